@@ -1,0 +1,255 @@
+"""The nouns. Everything else in seedbench is written in terms of what stands here.
+
+A `Task` is a frozen exam question with an id that never changes. A `TextEnv` is a Gymnasium environment whose
+observations and actions are text. Once a turn an agent receives a `View` (all that it may see) and gives a `Reply`
+(all that it said). One episode leaves one `Trajectory`.
+
+Only numpy and gymnasium are imported here, and nothing of seedbench.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypedDict
+
+import gymnasium as gym
+import numpy as np
+
+Message = dict[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
+Mode = Literal["strict", "tolerant"]
+Ended = Literal["terminated", "truncated", "error"]
+
+
+class SeedbenchError(Exception):
+    """Something a user can mend. The message is one sentence that names the cause and the cure."""
+
+
+class InfrastructureError(SeedbenchError):
+    """A server, a connection or a device failed, not the agent: the episode stays unplayed and is played again."""
+
+
+class UnsupportedError(SeedbenchError):
+    """This environment cannot do what was asked of it (cloning over HTTP, say), now or later."""
+
+
+def stream(*parts: int | str) -> int:
+    """Hash `parts` to an integer in [0, 2**53): the seed of one independent random stream, the same on any machine.
+
+    53 bits, so that the number survives JSON readers that keep numbers as doubles.
+    """
+    key = json.dumps(parts, separators=(",", ":"), ensure_ascii=True).encode()
+    return int.from_bytes(hashlib.sha256(key).digest()[:8], "big") >> 11
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One question of the exam. `id` is stable for ever and never an index; `env` is a Gymnasium id."""
+
+    id: str
+    env: str
+    split: str
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Parsed(NamedTuple):
+    """What a parser made of a reply: the action ("" if none), whether the format was kept, and if not, why."""
+
+    action: str
+    format_valid: bool
+    reason: str = ""
+
+
+class Info(TypedDict):
+    """`info` of reset and step. An environment may add keys of its own; these are always there."""
+
+    goal: str
+    kind: str
+    admissible: list[str]  # only strings that can be executed as they stand
+    is_action_valid: bool  # the environment accepted the last action
+    invalid_reason: str
+    won: bool
+    score: float
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that an agent may see at one turn, and the seed of its own random stream for that turn."""
+
+    goal: str
+    observation: str
+    admissible: tuple[str, ...]
+    history: tuple[tuple[str, str], ...]  # (observation, action taken on it), oldest first, whole episode
+    hint: str = ""
+    stream: int = 0
+    messages: tuple[Message, ...] = ()  # the prompt rendered from the fields above
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Token ids as they were fed and sampled, never re-encoded from text; `logprobs` are those sampled from."""
+
+    prompt_ids: tuple[int, ...]
+    completion_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]  # natural log, at the sampling temperature, one a completion token
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What an agent said. `play` parses the text with the environment's own parser, so an agent need not."""
+
+    text: str
+    tokens: Tokens | None = None
+    finish_reason: str = ""  # "stop", "length", or what an endpoint reports
+    usage: Mapping[str, int] = field(default_factory=dict)  # prompt_tokens, completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One turn: what was seen, said, understood and earned."""
+
+    view: View
+    reply: Reply
+    action: str
+    format_valid: bool
+    reason: str  # why the format was not valid
+    reward: float
+    action_valid: bool
+    invalid_reason: str  # why the environment did not accept the action
+    prompt_sha: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One episode from reset to end. `ended="error"` keeps a crashed episode in the denominator, with score 0."""
+
+    task: Task
+    seed: int  # what the environment was reset with
+    trial: int
+    steps: tuple[Step, ...]
+    score: float
+    success: bool
+    ended: Ended
+    error: str = ""
+
+
+class AnyText(gym.Space[str]):
+    """Every string, the empty one included. (Gymnasium's `Text` needs a closed alphabet and a length.)"""
+
+    def __init__(self, seed: int | None = None):
+        super().__init__(shape=(), dtype=np.str_, seed=seed)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> str:
+        return "".join(chr(c) for c in self.np_random.integers(32, 0x2FF, size=self.np_random.integers(0, 24)))
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, str)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AnyText)
+
+    def __repr__(self) -> str:
+        return "AnyText()"
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        return False
+
+
+class PromptLike(Protocol):
+    """What `play` needs of an environment's PROMPT; seedbench.prompts.Prompt is the one that is used."""
+
+    name: str
+
+    def render(self, view: View, hint: str = "") -> list[Message]: ...
+    def reply(self, action: str) -> str: ...
+    def digest(self) -> str: ...
+
+
+class TextEnv(gym.Env[str, str], ABC):
+    """Text in, text out; one episode at a time. Same task, seed and actions give the same bytes anywhere.
+
+    `terminated` means that the environment ended the episode, `truncated` that the step limit did; `won` is a fact
+    of its own in `info`. An action that the environment does not know costs a step and changes nothing else.
+    """
+
+    replay: ClassVar[Literal["exact", "score"]] = "exact"
+    PROMPT: ClassVar[PromptLike]
+    max_steps: int
+    data: str
+
+    observation_space = AnyText()  # type: ignore[assignment]
+    action_space = AnyText()  # type: ignore[assignment]
+
+    @abstractmethod
+    def tasks(self, split: str) -> tuple[Task, ...]:
+        """The whole split in manifest order. Raises SeedbenchError for a split that is not at hand or is short."""
+
+    @abstractmethod
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:  # type: ignore[override]
+        """Start `options={"task": id}`; without options, a task drawn by `seed` from the split given to `make`."""
+
+    @abstractmethod
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:  # type: ignore[override]
+        """Apply one action; returns observation, reward, terminated, truncated, info."""
+
+    @abstractmethod
+    def expert(self) -> str | None:
+        """The next action of our own oracle from the present state; None when it knows no way to win."""
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator) -> str:
+        """A legal random action from the present state: what the agent `random` plays."""
+
+    @abstractmethod
+    def clone(self) -> TextEnv:
+        """An independent copy in the present state: stepping either leaves the other alone."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Version of the behaviour and of the assets; changes only when outputs change."""
+
+    @staticmethod
+    @abstractmethod
+    def parse(text: str, mode: Mode = "strict") -> Parsed:
+        """Read the action out of an agent's text. Never raises, whatever the text."""
+
+    def pinned(self, split: str) -> bool:
+        """Whether the committed manifest fixes the digest of every task of `split`."""
+        return False
+
+
+class Agent(ABC):
+    """Whoever plays. One call serves a batch of episodes, so that a GPU is fed; no state outlives a call."""
+
+    name: str = ""
+    needs_env: ClassVar[bool] = False  # asks for the environments themselves; run.json records it
+
+    @abstractmethod
+    def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> Sequence[Reply | Exception]:
+        """One reply a view, in order; an Exception in a place is the failure of that view alone."""
+
+    def describe(self) -> dict[str, Any]:
+        """What run.json says of the agent: at least `spec` and `kind`."""
+        return {"spec": self.name, "kind": type(self).__name__.lower()}
+
+
+class Passage(NamedTuple):
+    """A retrieved passage: its id in the corpus, title, text and the retriever's score (higher is better)."""
+
+    id: str
+    title: str
+    text: str
+    score: float
+
+
+class Retriever(Protocol):
+    """Search behind one interface; `digest` names the index, so that a result can be tied to it."""
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]: ...
+    def digest(self) -> str: ...
