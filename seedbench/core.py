@@ -14,10 +14,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypedDict
 
 import gymnasium as gym
 import numpy as np
+
+if TYPE_CHECKING:
+    from seedbench.prompts import Prompt
 
 Message = dict[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
 Mode = Literal["strict", "tolerant"]
@@ -138,6 +141,24 @@ class Trajectory:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a policy draws its tokens; temperature 0 is greedy."""
+
+    temperature: float = 0.4
+    top_p: float = 1.0
+    max_new_tokens: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """The settings of one protocol, set together and recorded by name; None leaves the environment's own default."""
+
+    max_steps: int | None = None
+    history: int | None = None
+    sampling: Sampling = Sampling()
+
+
 class AnyText(gym.Space[str]):
     """Every string, the empty one included. (Gymnasium's `Text` needs a closed alphabet and a length.)"""
 
@@ -161,16 +182,6 @@ class AnyText(gym.Space[str]):
         return False
 
 
-class PromptLike(Protocol):
-    """What `play` needs of an environment's PROMPT; seedbench.prompts.Prompt is the one that is used."""
-
-    name: str
-
-    def render(self, view: View, hint: str = "") -> list[Message]: ...
-    def reply(self, action: str) -> str: ...
-    def digest(self) -> str: ...
-
-
 class TextEnv(gym.Env[str, str], ABC):
     """Text in, text out; one episode at a time. Same task, seed and actions give the same bytes anywhere.
 
@@ -179,7 +190,8 @@ class TextEnv(gym.Env[str, str], ABC):
     """
 
     replay: ClassVar[Literal["exact", "score"]] = "exact"
-    PROMPT: ClassVar[PromptLike]
+    PROMPT: ClassVar[Prompt]
+    PRESETS: ClassVar[Mapping[str, Preset]] = {"seedbench": Preset()}
     max_steps: int
     data: str
 
@@ -229,6 +241,7 @@ class Agent(ABC):
 
     name: str = ""
     needs_env: ClassVar[bool] = False  # asks for the environments themselves; run.json records it
+    sampling: Sampling = Sampling()  # set before each environment is played
 
     @abstractmethod
     def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> Sequence[Reply | Exception]:

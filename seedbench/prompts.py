@@ -49,7 +49,7 @@ class Prompt:
         first = len(view.history) - shown
         lines = [f"Past steps {first + 1}-{len(view.history)}:"]
         for k in range(first, len(view.history)):
-            lines.append(f"> {view.history[k][1]}")
+            lines.append(f"> {view.history[k][1] or '(no action could be read)'}")
             if k + 1 < len(view.history):
                 lines.append(view.history[k + 1][0])
         return "\n".join(lines)

@@ -1,0 +1,200 @@
+"""What a run leaves on disk, so that it survives a kill and anyone can check it.
+
+While a run plays, `journal.jsonl` takes one line an episode as it ends. At the end the same records are put in manifest
+order, chained by hash and written to `trajectories.jsonl.gz`: those bytes are a function of the agent's outputs and the
+seed alone, whatever the batch size and however often the run was killed and resumed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from filelock import FileLock, Timeout
+
+from seedbench.core import SeedbenchError, Trajectory
+
+Record = dict[str, Any]
+Key = tuple[str, str, str, int]  # env, split, task id, trial
+
+
+def canonical(value: object) -> str:
+    """The one JSON text of a value: sorted keys, no spaces, real characters; NaN and infinity are refused."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def record(t: Trajectory) -> Record:
+    """A trajectory as a line of trajectories.jsonl.gz, before `prev` and `hash`. `observation` is what the action answered."""
+    return {
+        "task": t.task.id,
+        "env": t.task.env,
+        "split": t.task.split,
+        "seed": t.seed,
+        "trial": t.trial,
+        "steps": [
+            {
+                "observation": s.view.observation,
+                "text": s.reply.text,
+                "action": s.action,
+                "format_valid": s.format_valid,
+                "reward": s.reward,
+                "prompt_sha": s.prompt_sha,
+            }
+            for s in t.steps
+        ],
+        "score": t.score,
+        "success": t.success,
+        "ended": t.ended,
+        "error": t.error,
+    }
+
+
+def tokens(t: Trajectory) -> list[dict[str, Any]] | None:
+    """Token ids and log-probabilities a step, as fed and sampled; None when the agent has none."""
+    if not any(s.reply.tokens for s in t.steps):
+        return None
+    return [
+        {"prompt_ids": k.prompt_ids, "completion_ids": k.completion_ids, "logprobs": k.logprobs} if k else {}
+        for k in (s.reply.tokens for s in t.steps)
+    ]
+
+
+def key(line: Record) -> Key:
+    """Which episode a record is of."""
+    return line["env"], line["split"], line["task"], line["trial"]
+
+
+def chain(lines: Iterable[Record]) -> Iterator[Record]:
+    """Add `prev` and `hash` to each record: hash = sha256 of `prev` + the canonical JSON of the record without both."""
+    prev = ""
+    for line in lines:
+        digest = hashlib.sha256((prev + canonical(line)).encode()).hexdigest()
+        yield {**line, "prev": prev, "hash": digest}
+        prev = digest
+
+
+class Journal:
+    """The append-only journal of a run folder. Holds offsets, not records, so that its size does not matter."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.offsets: dict[Key, int] = {}
+        self._file: IO[bytes] | None = None
+
+    def open(self) -> Journal:
+        """Read what is there, drop a torn last line (never a complete one), and get ready to append.
+
+        Raises SeedbenchError when a complete line is not a record: that is damage, not a kill.
+        """
+        self.path.touch()
+        good = 0
+        with self.path.open("rb") as f:
+            for number, raw in enumerate(f, 1):
+                if not raw.endswith(b"\n"):
+                    break
+                try:
+                    self.offsets[key(json.loads(raw)["record"])] = good
+                except (ValueError, KeyError, TypeError) as error:
+                    raise SeedbenchError(
+                        f"{self.path}, line {number}, is damaged ({type(error).__name__}): delete that line to play its "
+                        "episode again, or start a new run with another --out."
+                    ) from error
+                good += len(raw)
+        if good < self.path.stat().st_size:
+            os.truncate(self.path, good)
+        self._file = self.path.open("ab")
+        return self
+
+    def append(self, t: Trajectory) -> None:
+        """Write one finished episode and hand it to the operating system, so that a killed process loses nothing."""
+        assert self._file is not None
+        entry = {"record": record(t), "tokens": tokens(t)}
+        at = self._file.tell()
+        self._file.write(canonical(entry).encode() + b"\n")
+        self._file.flush()
+        self.offsets[key(entry["record"])] = at
+
+    def entries(self, order: Iterable[Key]) -> Iterator[dict[str, Any]]:
+        """Journal entries ({"record", "tokens"}) in the given order, one in memory at a time."""
+        with self.path.open("rb") as f:
+            for k in order:
+                f.seek(self.offsets[k])
+                yield json.loads(f.readline())
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def write_chained(path: Path, records: Iterable[Record]) -> str:
+    """Write trajectories.jsonl.gz atomically; returns the chain head, the hash of the last line ("" for none)."""
+    head = ""
+    with _gzip_writer(path) as out:
+        for line in chain(records):
+            out.write(canonical(line).encode() + b"\n")
+            head = line["hash"]
+    return head
+
+
+def write_gzip_lines(path: Path, values: Iterable[object]) -> None:
+    """Write canonical JSON lines, compressed, atomically and with no time in the bytes."""
+    with _gzip_writer(path) as out:
+        for value in values:
+            out.write(canonical(value).encode() + b"\n")
+
+
+def read_lines(path: Path) -> Iterator[Record]:
+    """The lines of a compressed record file, one at a time. Raises SeedbenchError on truncation or anything not JSON."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="\n") as f:
+            for number, text in enumerate(f, 1):
+                value = json.loads(text)
+                if not isinstance(value, dict):
+                    raise ValueError(f"line {number} is not an object")
+                yield value
+    except FileNotFoundError as error:
+        raise SeedbenchError(f"{path} is missing: is the run finished? `seedbench eval --resume {path.parent}`") from error
+    except (OSError, EOFError, ValueError) as error:  # BadGzipFile, JSONDecodeError, UnicodeDecodeError among them
+        raise SeedbenchError(f"{path} cannot be read to its end ({error}): copy the run folder again.") from error
+
+
+@contextmanager
+def _gzip_writer(path: Path) -> Iterator[gzip.GzipFile]:
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as out:
+        yield out
+    os.replace(part, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one step, so that no reader and no kill ever sees half of it."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
+
+
+def write_json(path: Path, value: object) -> None:
+    """`value` as readable JSON, in one step."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+@contextmanager
+def locked(run: Path) -> Iterator[None]:
+    """Hold the run folder for this process. Raises SeedbenchError when another one has it; a kill releases it."""
+    lock = FileLock(run / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise SeedbenchError(
+            f"another process is writing to {run}: wait for it or stop it, or give this run another --out."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
