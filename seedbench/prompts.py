@@ -29,7 +29,7 @@ class Prompt:
     reply_format: str = "<action>{action}</action>"
 
     def render(self, view: View, hint: str = "") -> list[Message]:
-        """The system and user message of one turn. The hint (or `view.hint`) follows the task line; none leaves no trace."""
+        """System and user message of one turn. `hint` (or `view.hint`) follows the task line; none leaves no trace."""
         hint = hint or view.hint
         blocks = [f"Task: {view.goal}"]
         if hint:
@@ -59,7 +59,7 @@ class Prompt:
         return self.reply_format.format(action=action)
 
     def digest(self) -> str:
-        """Hash of what is rendered for views that exercise every block: it changes exactly when the words or layout do."""
+        """Hash of what is rendered for views that exercise every block: it changes when the words or layout do."""
         past = tuple((f"o{i}", f"a{i}") for i in range(max(self.history, 2) + 2))
         views = [View("goal", "seen", ("x", "y"), past[:n], hint) for n in (0, 1, len(past)) for hint in ("", "why")]
         return sha256_json([self.reply("x"), *(self.render(v) for v in views)])
@@ -90,9 +90,8 @@ def parse_tagged(text: str, mode: Mode = "strict", tag: str = "action") -> Parse
     """
     open_tag, close_tag = f"<{tag}>", f"</{tag}>"
     said = _THINK.sub("", text)
-    if "<think>" in said:
-        if mode == "strict" or open_tag not in said.rpartition("<think>")[2]:
-            return Parsed("", False, "<think> is never closed")
+    if "<think>" in said and (mode == "strict" or open_tag not in said.rpartition("<think>")[2]):
+        return Parsed("", False, "<think> is never closed")
     if mode == "tolerant":
         return _parse_tolerant(said, open_tag, close_tag)
     if said.count(open_tag) != 1 or said.count(close_tag) != 1:

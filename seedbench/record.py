@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -30,7 +31,7 @@ def canonical(value: object) -> str:
 
 
 def record(t: Trajectory) -> Record:
-    """A trajectory as a line of trajectories.jsonl.gz, before `prev` and `hash`. `observation` is what the action answered."""
+    """A trajectory as a line of trajectories.jsonl.gz, without `prev` and `hash`. `observation` precedes the action."""
     return {
         "task": t.task.id,
         "env": t.task.env,
@@ -85,7 +86,7 @@ class Journal:
     def __init__(self, path: Path):
         self.path = path
         self.offsets: dict[Key, int] = {}
-        self._file: IO[bytes] | None = None
+        self._file: io.FileIO | None = None
 
     def open(self) -> Journal:
         """Read what is there, drop a torn last line (never a complete one), and get ready to append.
@@ -102,22 +103,27 @@ class Journal:
                     self.offsets[key(json.loads(raw)["record"])] = good
                 except (ValueError, KeyError, TypeError) as error:
                     raise SeedbenchError(
-                        f"{self.path}, line {number}, is damaged ({type(error).__name__}): delete that line to play its "
-                        "episode again, or start a new run with another --out."
+                        f"{self.path}, line {number}, is damaged ({type(error).__name__}): delete that line to play "
+                        "its episode again, or start a new run with another --out."
                     ) from error
                 good += len(raw)
         if good < self.path.stat().st_size:
             os.truncate(self.path, good)
-        self._file = self.path.open("ab")
+        self._file = io.FileIO(self.path, "a")  # unbuffered: nothing is half-written twice after a full disk
         return self
 
     def append(self, t: Trajectory) -> None:
         """Write one finished episode and hand it to the operating system, so that a killed process loses nothing."""
         assert self._file is not None
         entry = {"record": record(t), "tokens": tokens(t)}
-        at = self._file.tell()
-        self._file.write(canonical(entry).encode() + b"\n")
-        self._file.flush()
+        at = self.path.stat().st_size
+        rest = memoryview(canonical(entry).encode() + b"\n")
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            os.truncate(self.path, at)
+            raise
         self.offsets[key(entry["record"])] = at
 
     def entries(self, order: Iterable[Key]) -> Iterator[dict[str, Any]]:
@@ -150,7 +156,7 @@ def write_gzip_lines(path: Path, values: Iterable[object]) -> None:
 
 
 def read_lines(path: Path) -> Iterator[Record]:
-    """The lines of a compressed record file, one at a time. Raises SeedbenchError on truncation or anything not JSON."""
+    """The lines of a compressed record file, one at a time. Raises SeedbenchError if it is cut short or not JSON."""
     try:
         with gzip.open(path, "rt", encoding="utf-8", newline="\n") as f:
             for number, text in enumerate(f, 1):
@@ -159,7 +165,9 @@ def read_lines(path: Path) -> Iterator[Record]:
                     raise ValueError(f"line {number} is not an object")
                 yield value
     except FileNotFoundError as error:
-        raise SeedbenchError(f"{path} is missing: is the run finished? `seedbench eval --resume {path.parent}`") from error
+        raise SeedbenchError(
+            f"{path} is missing: is the run finished? `seedbench eval --resume {path.parent}`"
+        ) from error
     except (OSError, EOFError, ValueError) as error:  # BadGzipFile, JSONDecodeError, UnicodeDecodeError among them
         raise SeedbenchError(f"{path} cannot be read to its end ({error}): copy the run folder again.") from error
 

@@ -1,0 +1,223 @@
+"""The command line: `seedbench COMMAND --help`. Each command is a dataclass; what it does lies where it belongs.
+
+Only the standard library and tyro are imported before a command is known, so that help comes at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
+
+from seedbench.core import InfrastructureError, SeedbenchError
+
+# What a user may leave out; the plain metavar keeps --help readable.
+OptInt = Annotated[int | None, tyro.conf.arg(metavar="INT")]
+OptFloat = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
+OptPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
+OptStr = Annotated[str | None, tyro.conf.arg(metavar="STR")]
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Play an agent through frozen splits, every task once a trial, and write a result that can be replayed.
+
+    The run folder keeps each episode as it ends. A killed run goes on with `seedbench eval --resume DIR`, which needs
+    no other option and gives the bytes of an uninterrupted run.
+
+    For example:
+
+      seedbench eval --agent expert --env alfworld --split seen
+      seedbench eval --agent ./my_checkpoint --env alfworld --split seen,unseen --temperature 0
+      seedbench eval --agent random --env alfworld --data DIR --split paper --trials 4
+    """
+
+    agent: OptStr = None
+    """random | null | expert | the folder or hub id of a Hugging Face causal language model."""
+    env: str = "all"
+    """Comma list of environments, or all."""
+    split: str = "seen,unseen"
+    """Comma list of train, dev, seen, unseen, paper; or all (which leaves out paper)."""
+    data: str = "mini"
+    """mini (embedded) or the folder with the published files; for ALFWorld the one that holds json_2.1.1."""
+    trials: int = 1
+    """How often each task is played."""
+    limit: OptInt = None
+    """Only the first N tasks of each split; the result is marked partial."""
+    seed: int = 0
+    """Seed of every random choice of the run."""
+    out: OptPath = None
+    """Run folder; by default runs/<time>_<agent>."""
+    resume: OptPath = None
+    """Finish the run in this folder; every other option is restored from it."""
+    skill: str = "none"
+    """none, or a text file whose content the agent sees as a lesson under the task line."""
+    parse: Literal["strict", "tolerant"] = "strict"
+    """tolerant forgives case, spacing, articles, final punctuation and missing closing tags; recorded."""
+    preset: str = "seedbench"
+    """A protocol by name: sets step limit, history and sampling at once. ALFWorld: seedbench, seed, verl-agent."""
+    backend: Literal["fast", "textworld", "alfworld"] | None = None
+    """ALFWorld's engine; by default fast."""
+    max_steps: OptInt = None
+    """Step limit of an episode. Default: the environment's (ALFWorld: 14 on mini, 50 on published games)."""
+    history: OptInt = None
+    """How many past steps the prompt shows, -1 for all. Default: the environment's (ALFWorld: 5)."""
+    temperature: OptFloat = None
+    """Sampling temperature, 0 for greedy. Default 0.4."""
+    top_p: OptFloat = None
+    """Nucleus sampling. Default 1."""
+    max_new_tokens: OptInt = None
+    """Longest reply, in tokens. Default 512."""
+    batch: int = 64
+    """Episodes under way at a time, and rows of a generation batch."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, mps: where a local model runs."""
+    chat_template: OptPath = None
+    """A jinja file, for a model that has no chat template of its own."""
+    selection: OptStr = None
+    """How the checkpoint was chosen (last, dev); stated in the result. Never choose on a reported split."""
+
+    def __call__(self) -> None:
+        from dataclasses import fields
+
+        from seedbench import evaluate, view
+        from seedbench.exam import Config
+        from seedbench.results import Results
+
+        if self.resume is not None:
+            given = [f.name for f in fields(self) if f.name != "resume" and getattr(self, f.name) != f.default]
+            if given:
+                flags = ", ".join("--" + name.replace("_", "-") for name in given)
+                raise SeedbenchError(f"--resume restores every option from the run folder: leave out {flags}.")
+            out = evaluate.resume(self.resume)
+        elif self.agent is None:
+            raise SeedbenchError(
+                "--agent is missing: try `seedbench eval --agent random`, or continue with --resume DIR."
+            )
+        else:
+            names = {f.name for f in fields(Config)}
+            options = {k: v for k, v in vars(self).items() if k in names}
+            options["skill"] = "none" if self.skill == "none" else _read_text(Path(self.skill), "--skill")
+            options["chat_template"] = None if self.chat_template is None else str(self.chat_template.resolve())
+            options["data"] = self.data if self.data == "mini" else str(Path(self.data).resolve())
+            out = evaluate.evaluate(Config(**options), self.out)
+        view.print_table(Results.model_validate_json((out / "results.json").read_text(encoding="utf-8")))
+        print(f"{out}: results.json, trajectories.jsonl.gz, report.html")
+
+
+@dataclass(frozen=True)
+class DataList:
+    """List the environments, their data sets and how many tasks each split holds."""
+
+    data: str = "mini"
+    """mini, or a folder of published files."""
+    env: str = "all"
+    """Comma list of environments, or all."""
+
+    def __call__(self) -> None:
+        _lazy("seedbench.data", "print_list")(self.env, self.data)
+
+
+@dataclass(frozen=True)
+class DataImport:
+    """Verify published files against the committed manifest and copy what an environment needs into one folder."""
+
+    env: Positional[Literal["alfworld"]]
+    """Which environment the files belong to."""
+    source: Positional[Path]
+    """ALFWorld: the folder that holds json_2.1.1, or the published zip archive."""
+    dest: Positional[Path]
+    """Folder to fill; pass it to --data afterwards. An interrupted import goes on where it stopped."""
+
+    def __call__(self) -> None:
+        _lazy("seedbench.data", "run_import")(self.env, self.source, self.dest)
+
+
+@dataclass(frozen=True)
+class DataCheck:
+    """Check every file of a data set against the committed manifest; exit 1 if any is missing or differs."""
+
+    env: Positional[Literal["alfworld"]]
+    """Which environment the files belong to."""
+    data: Positional[str] = "mini"
+    """mini, or the folder of published files."""
+
+    def __call__(self) -> None:
+        _lazy("seedbench.data", "run_check")(self.env, self.data)
+
+
+@dataclass(frozen=True)
+class Data:
+    """List, import and check the games, goals and questions that environments play."""
+
+    command: OmitSubcommandPrefixes[
+        Annotated[DataList, subcommand("list")]
+        | Annotated[DataImport, subcommand("import")]
+        | Annotated[DataCheck, subcommand("check")]
+    ]
+
+    def __call__(self) -> None:
+        self.command()
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Say what is installed, what is missing and the command that cures it. Exit 1 if the base does not work."""
+
+    def __call__(self) -> None:
+        _lazy("seedbench.doctor", "run")()
+
+
+Command = (
+    Annotated[Eval, subcommand("eval")] | Annotated[Data, subcommand("data")] | Annotated[Doctor, subcommand("doctor")]
+)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run one command. Exit 0: done; 1: checked and found wanting, or not all played; 2: a mistake in the call."""
+    command: Any = tyro.cli(
+        OmitSubcommandPrefixes[Command],  # type: ignore[valid-type]
+        prog="seedbench",
+        description="Train and measure language-model agents on long-horizon tasks.",
+        args=argv,
+    )
+    try:
+        command()
+    except InfrastructureError as error:
+        sys.exit(_say(error, 1))
+    except SeedbenchError as error:
+        sys.exit(_say(error, 2))
+    except KeyboardInterrupt:
+        sys.exit(_say("stopped; finished episodes are kept: go on with `seedbench eval --resume DIR`.", 130))
+    except BrokenPipeError:  # `seedbench data list | head`
+        sys.stderr.close()
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        where = f" while writing {error.filename}" if error.filename else ""
+        sys.exit(_say(f"no space left on the disk{where}; finished episodes are kept: free some, then --resume.", 1))
+
+
+def _lazy(module: str, function: str) -> Any:
+    return getattr(import_module(module), function)
+
+
+def _read_text(path: Path, flag: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeedbenchError(f"{flag} {path} cannot be read as a UTF-8 text file: {error}.") from error
+
+
+def _say(message: object, code: int) -> int:
+    print(f"seedbench: {message}", file=sys.stderr)
+    return code

