@@ -184,7 +184,7 @@ Command = (
 def main(argv: list[str] | None = None) -> None:
     """Run one command. Exit 0: done; 1: checked and found wanting, or not all played; 2: a mistake in the call."""
     command: Any = tyro.cli(
-        OmitSubcommandPrefixes[Command],  # type: ignore[valid-type]
+        Command,  # type: ignore[arg-type]
         prog="seedbench",
         description="Train and measure language-model agents on long-horizon tasks.",
         args=argv,

@@ -195,8 +195,8 @@ class TextEnv(gym.Env[str, str], ABC):
     max_steps: int
     data: str
 
-    observation_space = AnyText()  # type: ignore[assignment]
-    action_space = AnyText()  # type: ignore[assignment]
+    observation_space = AnyText()
+    action_space = AnyText()
 
     @abstractmethod
     def tasks(self, split: str) -> tuple[Task, ...]:

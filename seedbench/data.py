@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -31,7 +32,7 @@ def print_list(env: str, data: str) -> None:
             try:
                 tasks = probe.tasks(split)
             except SeedbenchError as error:
-                table.add_row(env_id, split, "-", str(error), "")
+                table.add_row(env_id, split, "-", escape(str(error)), "")
                 continue
             kinds = len({t.kind for t in tasks})
             table.add_row(env_id, split, str(len(tasks)), str(kinds), "yes" if probe.pinned(split) else "no")
@@ -61,7 +62,7 @@ def _print_rows(title: str, rows: list[dict[str, Any]]) -> None:
     """One line a split. A split that is wholly absent is no fault: a folder may hold only some."""
     table = Table(*rows[0], title=title)
     for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
+        table.add_row(*(escape(str(value)) for value in row.values()))
     Console().print(table)
     if any(row["found"] and (row["missing"] or row["damaged"] or row["differs"]) for row in rows):
         print(

@@ -12,6 +12,7 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from seedbench.provenance import installed
@@ -36,7 +37,7 @@ def run() -> None:
     findings = [python(), *extras(), *conflicts(), *programs(), torch_device()]
     table = Table("part", "state", "detail", "cure", title="seedbench doctor")
     for f in findings:
-        table.add_row(f.part, f"[{COLOURS[f.state]}]{f.state}[/]", f.detail, f.cure)
+        table.add_row(f.part, f"[{COLOURS[f.state]}]{f.state}[/]", escape(f.detail), escape(f.cure))
     Console().print(table)
     if any(f.state == "wrong" for f in findings):
         sys.exit(1)

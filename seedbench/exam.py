@@ -100,7 +100,7 @@ def environments(names: str) -> list[str]:
 
 def splits(names: str) -> list[str]:
     """Split names of a comma list; `all` is every split but `paper`, which repeats others' tasks."""
-    chosen = []
+    chosen: list[str] = []
     for name in (n.strip() for n in names.split(",")):
         if name != "all" and name not in SPLITS:
             raise SeedbenchError(f"--split {name or 'is empty'}: give a comma list of {', '.join(SPLITS)}, or all.")

@@ -115,7 +115,8 @@ class Journal:
     def append(self, t: Trajectory) -> None:
         """Write one finished episode and hand it to the operating system, so that a killed process loses nothing."""
         assert self._file is not None
-        entry = {"record": record(t), "tokens": tokens(t)}
+        line = record(t)
+        entry = {"record": line, "tokens": tokens(t)}
         at = self.path.stat().st_size
         rest = memoryview(canonical(entry).encode() + b"\n")
         try:
@@ -124,7 +125,7 @@ class Journal:
         except OSError:
             os.truncate(self.path, at)
             raise
-        self.offsets[key(entry["record"])] = at
+        self.offsets[key(line)] = at
 
     def entries(self, order: Iterable[Key]) -> Iterator[dict[str, Any]]:
         """Journal entries ({"record", "tokens"}) in the given order, one in memory at a time."""
