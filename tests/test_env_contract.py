@@ -204,7 +204,7 @@ def test_the_same_bytes_in_any_process(env: TextEnv) -> None:
 def test_vector_environments(env: TextEnv) -> None:
     assert env.spec is not None
     vec = gym.make_vec(env.spec.id, num_envs=3, vectorization_mode="sync", vector_kwargs={"copy": True})
-    observations, infos = vec.reset(seed=[1, 2, 3])
+    observations, _ = vec.reset(seed=[1, 2, 3])
     assert len(observations) == 3
     single = [make_env(env.spec.id).reset(seed=s)[0] for s in (1, 2, 3)]
     assert list(observations) == single

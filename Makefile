@@ -1,0 +1,46 @@
+# The two commands of the README: `make eval` and `make test`. Everything goes into .venv; nothing else is touched.
+PYTHON ?= python3
+VENV ?= .venv
+PY = $(VENV)/bin/python
+EVAL ?=
+
+.PHONY: eval test test-slow check clean
+.DEFAULT_GOAL := eval
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v in ((3, 11), (3, 12)) else f"seedbench is tested on Python 3.11 and 3.12, this is {v[0]}.{v[1]}: run make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml | $(VENV)/bin/python
+	@echo "installing seedbench and its light base into $(VENV) (about 110 MB on disk)"
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+# torch comes with the train extra. On Linux, Python 3.11 here may find a CPU wheel; elsewhere pip takes the default
+# build, which on Linux x86-64 is CUDA's: say so before it is taken.
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	@$(PY) -c 'import sys; sys.version_info[:2] == (3, 11) or print("note: pip may take the CUDA build of PyTorch: about 3 GB to download, 7 GB on disk")'
+	@echo "installing everything that the tests need into $(VENV) (about 2.5 GB on disk with a CPU build of PyTorch; compiles Fast Downward: a C++ compiler and minutes)"
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[alfworld,train,dev]'
+	@touch $@ $(VENV)/.base
+
+eval: $(VENV)/.base
+	@rm -rf runs/make-eval
+	@for agent in null random expert; do \
+		$(PY) -m seedbench eval --agent $$agent --out runs/make-eval/$$agent --quiet $(EVAL) || exit; done
+	@$(PY) -m seedbench table runs/make-eval/null runs/make-eval/random runs/make-eval/expert
+
+test: $(VENV)/.dev
+	$(PY) -m pytest $(ARGS)
+
+test-slow: $(VENV)/.dev
+	$(PY) -m pytest -m slow $(ARGS)
+
+check: $(VENV)/.dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m pytest tests/test_imports.py
+
+clean:
+	rm -rf $(VENV) build *.egg-info
