@@ -85,15 +85,19 @@ class Eval:
     selection: OptStr = None
     """How the checkpoint was chosen (last, dev); stated in the result. Never choose on a reported split."""
 
+    quiet: bool = False
+    """Print no table at the end."""
+
     def __call__(self) -> None:
         from dataclasses import fields
 
-        from seedbench import evaluate, view
+        from seedbench import evaluate, results, view
         from seedbench.exam import Config
-        from seedbench.results import Results
 
         if self.resume is not None:
-            given = [f.name for f in fields(self) if f.name != "resume" and getattr(self, f.name) != f.default]
+            given = [
+                f.name for f in fields(self) if f.name not in ("resume", "quiet") and getattr(self, f.name) != f.default
+            ]
             if given:
                 flags = ", ".join("--" + name.replace("_", "-") for name in given)
                 raise SeedbenchError(f"--resume restores every option from the run folder: leave out {flags}.")
@@ -109,8 +113,22 @@ class Eval:
             options["chat_template"] = None if self.chat_template is None else str(self.chat_template.resolve())
             options["data"] = self.data if self.data == "mini" else str(Path(self.data).resolve())
             out = evaluate.evaluate(Config(**options), self.out)
-        view.print_table(Results.model_validate_json((out / "results.json").read_text(encoding="utf-8")))
-        print(f"{out}: results.json, trajectories.jsonl.gz, report.html")
+        if not self.quiet:
+            view.print_table([results.load(out)])
+            print(f"{out}: results.json, trajectories.jsonl.gz, report.html")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table over finished runs, each figure with its interval."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run folders."""
+
+    def __call__(self) -> None:
+        from seedbench import results, view
+
+        view.print_table([results.load(run) for run in self.runs])
 
 
 @dataclass(frozen=True)
@@ -177,7 +195,10 @@ class Doctor:
 
 
 Command = (
-    Annotated[Eval, subcommand("eval")] | Annotated[Data, subcommand("data")] | Annotated[Doctor, subcommand("doctor")]
+    Annotated[Eval, subcommand("eval")]
+    | Annotated[Table, subcommand("table")]
+    | Annotated[Data, subcommand("data")]
+    | Annotated[Doctor, subcommand("doctor")]
 )
 
 
