@@ -150,7 +150,7 @@ def mcnemar_exact(b: int, c: int) -> float:
 
 
 def holm(pvalues: Sequence[float]) -> list[float]:
-    """Holm's step-down adjustment, in the order given: max over smaller p of (m - rank + 1) p, at most 1 (Holm 1979)."""
+    """Holm's step-down adjustment, in the order given: max over p no larger of (m - rank + 1) p (Holm 1979)."""
     if not all(0 <= p <= 1 for p in pvalues):
         raise ValueError("Holm's adjustment needs p-values in [0, 1]")
     adjusted, worst = [0.0] * len(pvalues), 0.0

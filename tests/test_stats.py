@@ -119,7 +119,7 @@ def test_bootstrap_of_clusters_of_equal_trials_is_wider_than_of_trials_taken_for
 
 
 def test_bootstrap_is_a_ratio_of_sums():
-    """Two clusters, sizes 1 and 3: the four equally likely draws give 1, 1/4, 1/4 and 0, never the mean of means 1/2."""
+    """Two clusters, sizes 1 and 3: the four draws give 1, 1/4, 1/4 and 0, never the mean of means."""
     clusters = [[1.0], [0.0, 0.0, 0.0]]
     assert stats.cluster_mean(clusters) == 0.25
     assert stats.cluster_bootstrap(clusters, 5, level=0.4) == (0.25, 0.25)
@@ -169,7 +169,7 @@ clusters_of_any_size = st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=4
 def test_bootstrap_properties(clusters, seed, shuffler):
     low, high = stats.cluster_bootstrap(clusters, seed, draws=500)
     mean = stats.cluster_mean(clusters)
-    assert low - 1e-12 <= mean <= high + 1e-12 and 0 <= low and high <= 1
+    assert low - 1e-12 <= mean <= high + 1e-12 and low >= 0 and high <= 1
     assert stats.cluster_bootstrap(clusters, seed, draws=500) == (low, high)
     mixed = [shuffler.sample(c, len(c)) for c in shuffler.sample(clusters, len(clusters))]
     assert stats.cluster_bootstrap(mixed, seed, draws=500) == (low, high)
