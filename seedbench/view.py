@@ -70,6 +70,7 @@ def write_report(run_dir: Path, results: Results, lines: Iterable[Mapping[str, A
         groups=groups,
         shown=sum(map(len, groups.values())),
         total=total,
+        more=any(r.tokens or r.pass_k or r.metrics or r.success_at_30 is not None for r in results.results),
         about={
             name: json.dumps(part, indent=1, sort_keys=True, ensure_ascii=False)
             for name, part in (("agent", results.agent), ("protocol", results.protocol), ("software", results.software))
