@@ -1,0 +1,129 @@
+"""A run for human eyes: a table for the terminal, and report.html, one page that needs nothing but itself.
+
+Everything an environment or an agent wrote is untrusted: jinja2 escapes it, control and format characters are spelled
+out, and the page forbids itself scripts and requests. Neither view holds a time, so that equal runs give equal bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seedbench.results import Results
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EPISODES_SHOWN = 200
+CHARACTERS_SHOWN = 4000  # of one observation or reply, so that a page of 200 web-page transcripts still opens
+
+
+def print_table(results: Results, console: Console | None = None) -> None:
+    """One row an environment and split, readable in 80 columns; shares in per cent with one decimal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
+    table.add_column("env", no_wrap=True)
+    table.add_column("split", no_wrap=True)
+    for name in ("n", "success %, 95 %", "macro", "score", "steps", "invalid", "errors"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for r in results.results:
+        success = f"{percent(r.success.mean)} [{percent(r.success.ci[0])}, {percent(r.success.ci[1])}]"
+        cells = [short(r.env), r.split + "*" * r.partial + "~" * (not r.pinned), str(r.success.n), success]
+        cells += [percent(r.macro), percent(r.score.mean), f"{r.steps.mean:.1f}", percent(r.invalid_rate)]
+        table.add_row(*(Text(visible(cell)) for cell in [*cells, str(r.errors)]))  # Text: [x] is no markup here
+    console = console or Console()
+    console.print(table)
+    if any(r.partial for r in results.results):
+        console.print("* partial: only the first tasks of the split were played")
+    if not all(r.pinned for r in results.results):
+        console.print("~ unpinned: no committed digest fixes these tasks")
+
+
+def write_report(run_dir: Path, results: Results, lines: Iterable[Mapping[str, Any]]) -> Path:
+    """Write `run_dir`/report.html from the results and the trajectory lines (design.md §5), and return its path.
+
+    Up to 200 transcripts are shown, failures first, an equal part of each environment and split; the page says how
+    many were left out. `lines` is read once, and a bounded number of its lines are kept.
+    """
+    import jinja2
+
+    groups, total = _pick(lines)
+    engine = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    engine.filters.update(percent=percent, short=short, visible=visible, clip=clip)
+    page = engine.get_template("report.html").render(
+        results=results,
+        groups=groups,
+        shown=sum(map(len, groups.values())),
+        total=total,
+        more=any(r.tokens or r.pass_k or r.metrics or r.success_at_30 is not None for r in results.results),
+        about={
+            name: json.dumps(part, indent=1, sort_keys=True, ensure_ascii=False)
+            for name, part in (("agent", results.agent), ("protocol", results.protocol), ("software", results.software))
+        },
+    )
+    path = Path(run_dir) / "report.html"
+    path.write_text(page, encoding="utf-8", newline="\n")
+    return path
+
+
+def percent(share: float | None) -> str:
+    """A share as per cent with one decimal; "-" for one that is not defined."""
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def short(env: str) -> str:
+    """The short name of a Gymnasium id: "seedbench/ALFWorld-v0" gives "alfworld"."""
+    return re.sub(r"-v\d+$", "", env.rpartition("/")[2]).lower()
+
+
+def visible(text: str) -> str:
+    r"""Text whose control, format (bidi overrides!), surrogate and line-separator characters are spelled as \uXXXX."""
+    return re.sub(r"[^\x20-\x7e\n\t\w]", _spell, text)
+
+
+def clip(text: str) -> str:
+    """`visible` text, cut at 4,000 characters, and how many are missing."""
+    if (over := len(text) - CHARACTERS_SHOWN) <= 0:
+        return visible(text)
+    return f"{visible(text[:CHARACTERS_SHOWN])} … {over} characters left out"
+
+
+def _spell(match: re.Match[str]) -> str:
+    character = match.group()
+    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return f"\\u{ord(character):04x}" if hidden else character
+
+
+def _pick(lines: Iterable[Mapping[str, Any]]) -> tuple[dict[str, list[Mapping[str, Any]]], int]:
+    """The transcripts to show, under "env split", and the number of all. Groups take turns: failures, then the rest."""
+    kept: dict[str, tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]] = {}
+    total = 0
+    for line in lines:
+        total += 1
+        lost, won = kept.setdefault(f"{short(line['env'])} {line['split']}", ([], []))
+        part = won if line["success"] else lost
+        if len(part) < EPISODES_SHOWN:
+            part.append(line)
+    groups: dict[str, list[Mapping[str, Any]]] = {name: [] for name in kept}
+    turns = itertools.chain.from_iterable(
+        itertools.zip_longest(*([(name, line) for line in pair[i]] for name, pair in kept.items())) for i in (0, 1)
+    )
+    takes = (take for turn in turns for take in turn if take)
+    for name, line in itertools.islice(takes, EPISODES_SHOWN):
+        groups[name].append(line)
+    return {name: group for name, group in groups.items() if group}, total
