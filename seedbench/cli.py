@@ -205,7 +205,7 @@ Command = (
 def main(argv: list[str] | None = None) -> None:
     """Run one command. Exit 0: done; 1: checked and found wanting, or not all played; 2: a mistake in the call."""
     command: Any = tyro.cli(
-        Command,  # type: ignore[arg-type]
+        Command,
         prog="seedbench",
         description="Train and measure language-model agents on long-horizon tasks.",
         args=argv,

@@ -154,7 +154,8 @@ def _progress(console: Console) -> Progress:
 def _finish(run: dict[str, Any], exams: list[Exam], config: Config, journal: record.Journal, out: Path) -> None:
     """Everything that is derived from the journal, each file written in one step."""
     from seedbench import view
-    from seedbench.results import Results, summarize
+    from seedbench.results import Results
+    from seedbench.summarize import summarize
 
     order = [(x.env_id, e.task.split, e.task.id, e.trial) for x in exams for e in x.episodes(config)]
     head = record.write_chained(out / "trajectories.jsonl.gz", (e["record"] for e in journal.entries(order)))
@@ -176,7 +177,6 @@ def _finish(run: dict[str, Any], exams: list[Exam], config: Config, journal: rec
                     max_steps=exam.protocol["max_steps"],
                     partial=exam.partial[split],
                     pinned=exam.pinned[split],
-                    seed_text=head,
                 )
             )
     whole = Results(
@@ -187,7 +187,7 @@ def _finish(run: dict[str, Any], exams: list[Exam], config: Config, journal: rec
         selection=config.selection,
         results=results,
     )
-    record.write_text(out / "results.json", whole.model_dump_json(indent=2, by_alias=True) + "\n")
+    record.write_text(out / "results.json", whole.dumps())
     view.write_report(out, whole, record.read_lines(out / "trajectories.jsonl.gz"))
 
 
@@ -197,7 +197,7 @@ def _token_line(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _summary(entry: dict[str, Any], kinds: dict[str, str]) -> Any:
-    from seedbench.results import EpisodeSummary
+    from seedbench.summarize import EpisodeSummary
 
     line, steps = entry["record"], entry["tokens"]
     return EpisodeSummary(

@@ -10,10 +10,11 @@ import itertools
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seedbench import record
 from seedbench.results import Results
 
 if TYPE_CHECKING:
@@ -23,28 +24,38 @@ EPISODES_SHOWN = 200
 CHARACTERS_SHOWN = 4000  # of one observation or reply, so that a page of 200 web-page transcripts still opens
 
 
-def print_table(results: Results, console: Console | None = None) -> None:
-    """One row an environment and split, readable in 80 columns; shares in per cent with one decimal."""
+def print_table(runs: Sequence[Results], console: Console | None = None) -> None:
+    """One row an environment, split and run, readable in 80 columns; shares in per cent with one decimal.
+
+    The agent has a column of its own only where several runs stand in one table.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
+    named = len(runs) > 1
+    if named:
+        table.add_column("agent", overflow="ellipsis", max_width=9)
     table.add_column("env", no_wrap=True)
     table.add_column("split", no_wrap=True)
     for name in ("n", "success %, 95 %", "macro", "score", "steps", "invalid", "errors"):
         table.add_column(name, justify="right", no_wrap=True)
-    for r in results.results:
+    rows = [(run, r) for run in runs for r in run.results]
+    for run, r in sorted(
+        rows, key=lambda pair: (pair[1].env, pair[1].split)
+    ):  # agents side by side, in the order given
         success = f"{percent(r.success.mean)} [{percent(r.success.ci[0])}, {percent(r.success.ci[1])}]"
         cells = [short(r.env), r.split + "*" * r.partial + "~" * (not r.pinned), str(r.success.n), success]
         cells += [percent(r.macro), percent(r.score.mean), f"{r.steps.mean:.1f}", percent(r.invalid_rate)]
+        cells = [str(run.agent.get("spec", "?"))] * named + cells
         table.add_row(*(Text(visible(cell)) for cell in [*cells, str(r.errors)]))  # Text: [x] is no markup here
     console = console or Console()
     console.print(table)
-    if any(r.partial for r in results.results):
+    if any(r.partial for _, r in rows):
         console.print("* partial: only the first tasks of the split were played")
-    if not all(r.pinned for r in results.results):
+    if not all(r.pinned for _, r in rows):
         console.print("~ unpinned: no committed digest fixes these tasks")
 
 
@@ -77,7 +88,7 @@ def write_report(run_dir: Path, results: Results, lines: Iterable[Mapping[str, A
         },
     )
     path = Path(run_dir) / "report.html"
-    path.write_text(page, encoding="utf-8", newline="\n")
+    record.write_text(path, page)
     return path
 
 

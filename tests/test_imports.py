@@ -18,6 +18,7 @@ LAYERS = [
     {"core"},
     {"prompts", "record", "stats", "provenance"},
     {"rollout", "results"},
+    {"summarize"},
     {"agents", "policy", "exam"},
     {"evaluate", "train", "view", "data", "doctor"},
     {"cli", "__main__"},

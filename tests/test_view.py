@@ -10,7 +10,8 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from seedbench.results import EpisodeSummary, Results, summarize
+from seedbench.results import Results
+from seedbench.summarize import EpisodeSummary, summarize
 from seedbench.view import EPISODES_SHOWN, _pick, clip, percent, print_table, short, visible, write_report
 
 HOSTILE = (
@@ -22,7 +23,7 @@ ENVS = ("seedbench/ALFWorld-v0", "seedbench/WebShop-v0", "seedbench/SearchQA-v0"
 def a_result(env=ENVS[0], split="seen", n=200, partial=False, pinned=True, kind="pick", trials=1):
     tasks = [(f"t{i:03}", f"{kind}{i % 3}") for i in range(n)]
     episodes = [EpisodeSummary(t, k, j, 1.0, True, "terminated", 9, 0) for t, k in tasks for j in range(trials)]
-    how = {"trials": trials, "max_steps": 50, "partial": partial, "pinned": pinned, "seed_text": ""}
+    how = {"trials": trials, "max_steps": 50, "partial": partial, "pinned": pinned}
     return summarize(env, split, "mini", tasks, episodes, **how)
 
 
@@ -39,7 +40,7 @@ def a_line(i=0, success=False, env=ENVS[0], split="seen", text="<action>look</ac
 
 def printed(results) -> list[str]:
     out = io.StringIO()
-    print_table(results, Console(file=out, width=80))
+    print_table([results] if isinstance(results, Results) else results, Console(file=out, width=80))
     return out.getvalue().splitlines()
 
 
