@@ -39,11 +39,10 @@ def tiny_model(vocabulary: int, *, kind: str = "qwen2", seed: int = 0, **config:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    shape: dict[str, Any] = dict(
-        vocab_size=vocabulary, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=512, initializer_range=0.15, tie_word_embeddings=True,
-        bos_token_id=None, eos_token_id=0, pad_token_id=0,
-    )  # fmt: skip
+    shape: dict[str, Any] = {"vocab_size": vocabulary, "hidden_size": 48, "intermediate_size": 96}
+    shape |= {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.15}
+    shape |= {"max_position_embeddings": 512, "tie_word_embeddings": True}
+    shape |= {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 0}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **(shape | config))).eval()

@@ -22,6 +22,7 @@ class LocalOptions:
     device: str = "auto"
     dtype: str = "auto"
     chat_template: str | None = None
+    threads: int = 0  # of torch on a CPU; 0 lets HFPolicy.load choose
 
 
 class LocalAgent(Agent):
@@ -34,7 +35,9 @@ class LocalAgent(Agent):
         Sampling(o.temperature, o.top_p, o.max_new_tokens)  # refuse what cannot be sampled before the weights are read
         if o.batch < 1:
             raise SeedbenchError(f"The batch is {o.batch}; give 1 or more.")
-        self.policy = policy or HFPolicy.load(spec, device=o.device, dtype=o.dtype, chat_template=o.chat_template)
+        self.policy = policy or HFPolicy.load(
+            spec, device=o.device, dtype=o.dtype, chat_template=o.chat_template, threads=o.threads
+        )
         self.policy.max_rows = o.batch
 
     def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> Sequence[Reply | Exception]:

@@ -147,7 +147,9 @@ def _merge(filled: list[tuple[Any, Tensor, Tensor]]) -> tuple[Any, Tensor, Tenso
     for k, layer in enumerate(whole.layers):
         # (n, heads, t, head size) of each part; taken out of the part at once, so that memory is held only once
         for name in ("keys", "values"):
-            tensors = [pad(getattr(c.layers[k], name), (0, 0, s, 0)) for (c, _, _), s in zip(filled, short, strict=True)]
+            tensors = [
+                pad(getattr(c.layers[k], name), (0, 0, s, 0)) for (c, _, _), s in zip(filled, short, strict=True)
+            ]
             setattr(layer, name, torch.cat(tensors))
         for cache, _, _ in filled[1:]:
             cache.layers[k].keys = cache.layers[k].values = None

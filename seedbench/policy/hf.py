@@ -39,18 +39,30 @@ class HFPolicy:
 
     @classmethod
     def load(
-        cls, path_or_hub_id: str | Path, *, device: str = "auto", dtype: str = "auto", chat_template: str | None = None
+        cls,
+        path_or_hub_id: str | Path,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        chat_template: str | None = None,
+        threads: int = 0,
     ) -> HFPolicy:
         """Load a model folder, or a hub id that is cached or can be downloaded. Safetensors only, no remote code.
 
         `device` auto is cuda where there is one; `dtype` auto is float32 on a CPU and bfloat16 on a GPU;
-        `chat_template` is the path of a jinja file that replaces the tokenizer's own. Raises SeedbenchError.
+        `chat_template` is the path of a jinja file that replaces the tokenizer's own; `threads` is torch's number of
+        threads on a CPU, for the whole process (0: one below 1M parameters, where more lose time; else torch's own
+        choice). Raises SeedbenchError.
         """
         loading.require_train()
+        import torch
+
         folder = loading.find_folder(str(path_or_hub_id))
         model = loading.load_model(folder, device, dtype)
         tokenizer = loading.load_tokenizer(folder, chat_template)
         loading.check_vocabulary(folder, model, tokenizer)
+        if model.device.type == "cpu" and (threads or model.num_parameters() < 1_000_000):
+            torch.set_num_threads(threads or 1)
         return cls(model, tokenizer, folder)
 
     def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
@@ -60,11 +72,21 @@ class HFPolicy:
         """
         from jinja2 import TemplateError
 
+        if not messages:
+            raise SeedbenchError("The view holds no messages; render it with its environment's PROMPT first.")
         turns = _merge_system(messages) if self.merges_system else [dict(m) for m in messages]
         try:
             ids = self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
-        except (TemplateError, UnicodeError, TypeError, ValueError, IndexError) as e:  # tokenizers: TypeError on half characters
-            raise SeedbenchError(f"The model's chat template cannot render this prompt ({e}); pass --chat-template FILE.") from e
+        except (
+            TemplateError,
+            UnicodeError,
+            TypeError,
+            ValueError,
+            IndexError,
+        ) as e:  # tokenizers: TypeError on half characters
+            raise SeedbenchError(
+                f"The model's chat template cannot render this prompt ({e}); pass --chat-template FILE."
+            ) from e
         return tuple(ids)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -96,7 +118,9 @@ class HFPolicy:
             rows = order[: self.max_rows]
             u = None if temperature == 0 else uniforms([streams[i] for i in rows], max_new_tokens)
             asked = [prompts[i] for i in rows]
-            some = self._attempt(len(rows), decode, self._net, asked, u, sampling, self.stop_ids, self._pad, self.token_budget)
+            some = self._attempt(
+                len(rows), decode, self._net, asked, u, sampling, self.stop_ids, self._pad, self.token_budget
+            )
             if some is not None:
                 found.update(zip(rows, some, strict=True))
                 order = order[len(rows) :]
@@ -163,7 +187,9 @@ class HFPolicy:
                 f"{self.context}; lower --history or --max-new-tokens, or use a model with a longer context."
             )
         if min(prompt) < 0 or max(prompt) >= self.vocabulary:
-            return SeedbenchError(f"The prompt has ids outside the model's {self.vocabulary} tokens; check the tokenizer.")
+            return SeedbenchError(
+                f"The prompt has ids outside the model's {self.vocabulary} tokens; check the tokenizer."
+            )
         return None
 
     def _attempt(self, rows: int, work: Callable[..., list[T]], *given: Any) -> list[T] | None:

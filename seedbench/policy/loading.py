@@ -87,8 +87,8 @@ def _no_weights(folder: Path, expected: str) -> str:
     pickled = sorted(f.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for f in folder.glob(pattern))
     if pickled:
         return (
-            f"{folder} has its weights as pickle only ({pickled[0]}), which can run code and is never loaded; where you "
-            "trust it, convert it once with AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder), "
+            f"{folder} has its weights as pickle only ({pickled[0]}), which can run code and is never loaded; where "
+            "you trust it, convert it once with AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder), "
             "which writes model.safetensors."
         )
     if (folder / "adapter_config.json").is_file():
@@ -106,8 +106,9 @@ def load_model(folder: Path, device: str, dtype: str) -> Any:
     weight_files(folder)
     _refuse_remote_code(folder)
     where = pick_device(device)
+    auto: Any = AutoModelForCausalLM  # its annotations leave out output_loading_info
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(
+        model, info = auto.from_pretrained(
             str(folder),
             dtype=pick_dtype(dtype, where),
             use_safetensors=True,
@@ -118,15 +119,19 @@ def load_model(folder: Path, device: str, dtype: str) -> Any:
         missing = sorted(info["missing_keys"])
         if missing:
             raise SeedbenchError(
-                f"The weights in {folder} lack {len(missing)} tensors that its config.json asks for, {missing[0]} first; "
-                "copy the matching config.json and safetensors files."
+                f"The weights in {folder} lack {len(missing)} tensors that its config.json asks for, {missing[0]} "
+                "first; copy the matching config.json and safetensors files."
             )
         return model.to(where).eval()
     except torch.OutOfMemoryError as e:
-        raise SeedbenchError(f"{folder} does not fit into the memory of {where}; use --device cpu or a smaller model.") from e
+        raise SeedbenchError(
+            f"{folder} does not fit into the memory of {where}; use --device cpu or a smaller model."
+        ) from e
     except (OSError, ValueError, RuntimeError, KeyError, ImportError) as e:
         why = " ".join(str(e).split())[:200]
-        raise SeedbenchError(f"{folder} cannot be loaded as a causal language model ({why}); check its config.json.") from e
+        raise SeedbenchError(
+            f"{folder} cannot be loaded as a causal language model ({why}); check its config.json."
+        ) from e
 
 
 def _refuse_remote_code(folder: Path) -> None:
@@ -141,8 +146,8 @@ def _refuse_remote_code(folder: Path) -> None:
         return
     if mapped:
         raise SeedbenchError(
-            f"The model in {folder} ({kind}) needs Python code of its own folder, which is never run; use a model whose "
-            "architecture is part of transformers."
+            f"The model in {folder} ({kind}) needs Python code of its own folder, which is never run; use a model "
+            "whose architecture is part of transformers."
         )
     raise SeedbenchError(
         f"The installed transformers does not know the model_type {kind!r} of {folder / 'config.json'}; "
@@ -163,7 +168,9 @@ def pick_device(device: str) -> Any:
     if where.type not in ("cpu", "cuda"):
         raise SeedbenchError(f"The device {device} is not supported; use auto, cpu, cuda or cuda:N.")
     if where.type == "cuda" and (where.index or 0) >= torch.cuda.device_count():
-        raise SeedbenchError(f"The device {device} is not here (CUDA devices: {torch.cuda.device_count()}); use --device cpu.")
+        raise SeedbenchError(
+            f"The device {device} is not here (CUDA devices: {torch.cuda.device_count()}); use --device cpu."
+        )
     return where
 
 
@@ -227,7 +234,9 @@ def merges_system(tokenizer: Any) -> bool:
     try:
         render(tokenizer, [user])
     except TemplateError as e:
-        raise SeedbenchError(f"The chat template cannot be rendered ({e}); mend it or pass --chat-template FILE.") from e
+        raise SeedbenchError(
+            f"The chat template cannot be rendered ({e}); mend it or pass --chat-template FILE."
+        ) from e
     return True
 
 

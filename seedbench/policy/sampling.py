@@ -54,11 +54,11 @@ def log_distribution(logits: Tensor, temperature: float, top_p: float = 1.0) -> 
 
 def _nucleus(logp: Tensor, top_p: float) -> Tensor:
     """Keep the fewest most likely tokens whose mass reaches `top_p` (the one that crosses it included); renormalise."""
-    ranked, order = logp.sort(-1, descending=True, stable=True)
+    ranked, order = logp.sort(stable=True, dim=-1, descending=True)
     mass = ranked.double().exp()
     before = mass.cumsum(-1) - mass
-    dropped = (before >= top_p).scatter(-1, order, before >= top_p)
-    dropped.scatter_(-1, order[..., :1], False)
+    far = before >= top_p
+    dropped = far.scatter(-1, order, far)  # from rank order back to the order of ids
     logp = logp.masked_fill(dropped, -float("inf"))
     return logp - logp.logsumexp(-1, keepdim=True)
 
