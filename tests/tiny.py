@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from seedbench.core import SeedbenchError
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -54,3 +60,31 @@ def tiny_folder(folder: Path, template: str | None = TEMPLATE, **model: Any) -> 
     tiny_model(len(tokenizer), **model).save_pretrained(str(folder))
     tokenizer.save_pretrained(str(folder))
     return folder
+
+
+def forbid_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every connect raise, to this machine too."""
+
+    def refuse(self: Any, address: Any) -> None:
+        raise OSError(f"a test tried to connect to {address}")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket.socket, "connect_ex", refuse)
+
+
+def one_torch_thread() -> Iterator[None]:
+    """Body of a fixture: matrices this small lose time to more threads."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def one_sentence(error: pytest.ExceptionInfo[SeedbenchError], *words: str) -> None:
+    """The message is one line that ends in a full stop and holds every word."""
+    text = str(error.value)
+    assert text.endswith(".") and "\n" not in text, text
+    for word in words:
+        assert word in text, (word, text)

@@ -76,14 +76,12 @@ class HFPolicy:
             raise SeedbenchError("The view holds no messages; render it with its environment's PROMPT first.")
         turns = _merge_system(messages) if self.merges_system else [dict(m) for m in messages]
         try:
+            for turn in turns:
+                turn["content"].encode()  # tokenizers would only say TypeError
             ids = self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
-        except (
-            TemplateError,
-            UnicodeError,
-            TypeError,
-            ValueError,
-            IndexError,
-        ) as e:  # tokenizers: TypeError on half characters
+        except UnicodeEncodeError as e:
+            raise SeedbenchError(f"The prompt holds text that is not valid Unicode ({e}); mend the observation.") from e
+        except (TemplateError, TypeError, ValueError) as e:  # a template may fail as any Python expression can
             raise SeedbenchError(
                 f"The model's chat template cannot render this prompt ({e}); pass --chat-template FILE."
             ) from e

@@ -42,11 +42,16 @@ def find_folder(path_or_hub_id: str) -> Path:
 
 def _snapshot(hub_id: str) -> Path:
     import httpx
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     try:
-        return Path(snapshot_download(hub_id, allow_patterns=_FILES, etag_timeout=10))
+        try:
+            # Asked first, because the download itself knows no time limit for the connection.
+            commit = HfApi().model_info(hub_id, timeout=10).sha
+        except (httpx.TransportError, OfflineModeIsEnabled):
+            return Path(snapshot_download(hub_id, allow_patterns=_FILES, local_files_only=True))
+        return Path(snapshot_download(hub_id, allow_patterns=_FILES, revision=commit))
     except (LocalEntryNotFoundError, httpx.TransportError) as e:
         raise SeedbenchError(
             f"{hub_id} is not a folder here, nor a model in the local cache, and the hub cannot be reached; check the "
@@ -115,12 +120,13 @@ def load_model(folder: Path, device: str, dtype: str) -> Any:
             trust_remote_code=False,
             local_files_only=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # reported in `info` instead of raised, and refused below
         )
-        missing = sorted(info["missing_keys"])
+        missing = sorted({*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])})
         if missing:
             raise SeedbenchError(
-                f"The weights in {folder} lack {len(missing)} tensors that its config.json asks for, {missing[0]} "
-                "first; copy the matching config.json and safetensors files."
+                f"The weights in {folder} lack {len(missing)} tensors of the shape that its config.json asks for, "
+                f"{missing[0]} first; copy the matching config.json and safetensors files."
             )
         return model.to(where).eval()
     except torch.OutOfMemoryError as e:
@@ -229,11 +235,11 @@ def merges_system(tokenizer: Any) -> bool:
         text = render(tokenizer, [{"role": "system", "content": "zqsystem"}, user])
         if "zqsystem" in text:
             return False
-    except TemplateError:
+    except (TemplateError, TypeError, ValueError):
         pass  # a refusal; what else may be wrong with the template shows in the next line
     try:
         render(tokenizer, [user])
-    except TemplateError as e:
+    except (TemplateError, TypeError, ValueError) as e:
         raise SeedbenchError(
             f"The chat template cannot be rendered ({e}); mend it or pass --chat-template FILE."
         ) from e
@@ -259,7 +265,7 @@ def _end_of_turn(tokenizer: Any) -> set[int]:
     turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "zqreply"}]
     try:
         after = render(tokenizer, turns, add_generation_prompt=False).rpartition("zqreply")[2].lstrip()
-    except TemplateError:  # a template for prompts only; the eos ids are what is left
+    except (TemplateError, TypeError, ValueError):  # a template for prompts only; the eos ids are what is left
         return set()
     first = tokenizer.encode(after, add_special_tokens=False)[:1]
     special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
