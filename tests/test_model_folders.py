@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -133,6 +134,19 @@ def test_a_name_that_is_neither_folder_nor_reachable(offline: bool, monkeypatch:
     with pytest.raises(SeedbenchError) as e:
         HFPolicy.load("seedbench-tests/no-such-model", device="cpu")
     one_sentence(e, "not a folder", "hub cannot be reached", "HF_HUB_OFFLINE")
+
+
+def test_a_name_that_the_hub_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    def unknown(*args: Any, **kwargs: Any) -> None:
+        assert kwargs["timeout"] <= 10
+        raise RepositoryNotFoundError("404 Client Error.\nRepository Not Found", response=MagicMock())
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", unknown)
+    with pytest.raises(SeedbenchError) as e:
+        HFPolicy.load("seedbench-tests/no-such-model", device="cpu")
+    one_sentence(e, "neither a folder", "404", "check the name")
 
 
 @pytest.mark.parametrize("offline", [False, True])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seedbench.core import InfrastructureError, Message, SeedbenchError
-from seedbench.policy import loading
+from seedbench.policy import chat, loading
 from seedbench.policy.decoding import Generation, Net, by_budget, decode, token_logprobs
 from seedbench.policy.sampling import Sampling, uniforms
 
@@ -29,8 +29,8 @@ class HFPolicy:
         self.folder = folder
         self.max_rows = 64
         self.token_budget = 16384
-        self.stop_ids = loading.stop_ids(model, tokenizer)
-        self.merges_system = loading.merges_system(tokenizer)
+        self.stop_ids = chat.stop_ids(model, tokenizer)
+        self.merges_system = chat.merges_system(tokenizer)
         self.vocabulary: int = model.get_input_embeddings().num_embeddings
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         self._net = Net(model)
@@ -59,8 +59,8 @@ class HFPolicy:
 
         folder = loading.find_folder(str(path_or_hub_id))
         model = loading.load_model(folder, device, dtype)
-        tokenizer = loading.load_tokenizer(folder, chat_template)
-        loading.check_vocabulary(folder, model, tokenizer)
+        tokenizer = chat.load_tokenizer(folder, chat_template)
+        chat.check_vocabulary(folder, model, tokenizer)
         if model.device.type == "cpu" and (threads or model.num_parameters() < 1_000_000):
             torch.set_num_threads(threads or 1)
         return cls(model, tokenizer, folder)

@@ -1,4 +1,4 @@
-"""From a folder or a hub id to a model and its tokenizer, with every way in which that fails put into one sentence.
+"""From a folder or a hub id to a model, with every way in which that fails put into one sentence.
 
 Only safetensors are read and no code of a model folder is ever run.
 """
@@ -11,10 +11,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from seedbench.core import Message, SeedbenchError
+from seedbench.core import SeedbenchError
 
 _FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "merges.txt", "vocab.txt"]  # what a hub id brings; no code
-_TOKENIZERS = ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json"]
 
 
 def require_train() -> None:
@@ -41,27 +40,34 @@ def find_folder(path_or_hub_id: str) -> Path:
 
 
 def _snapshot(hub_id: str) -> Path:
-    import httpx
     from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
-        try:
-            # Asked first, because the download itself knows no time limit for the connection.
-            commit = HfApi().model_info(hub_id, timeout=10).sha
-        except (httpx.TransportError, OfflineModeIsEnabled):
-            return Path(snapshot_download(hub_id, allow_patterns=_FILES, local_files_only=True))
+        # Asked first, because the download itself knows no time limit for the connection.
+        commit = HfApi().model_info(hub_id, timeout=10).sha
         return Path(snapshot_download(hub_id, allow_patterns=_FILES, revision=commit))
-    except (LocalEntryNotFoundError, httpx.TransportError) as e:
-        raise SeedbenchError(
-            f"{hub_id} is not a folder here, nor a model in the local cache, and the hub cannot be reached; check the "
-            "path, or download the model first (and unset HF_HUB_OFFLINE if it is set)."
-        ) from e
     except (HfHubHTTPError, HFValidationError) as e:
         why = str(e).strip().splitlines()[0]
         raise SeedbenchError(
             f"{hub_id} is neither a folder here nor a model that the hub gives out ({why}); check the name."
         ) from e
+    except Exception as e:  # no connection: the type is that of the HTTP library, another one in each huggingface_hub
+        return _cached(hub_id, e)
+
+
+def _cached(hub_id: str, failure: Exception) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(hub_id, allow_patterns=_FILES, local_files_only=True))
+    except LocalEntryNotFoundError:
+        why = " ".join(str(failure).split())[:100]
+        raise SeedbenchError(
+            f"{hub_id} is not a folder here, nor a model in the local cache, and the hub cannot be reached ({why}); "
+            "check the path, or download the model first (and unset HF_HUB_OFFLINE if it is set)."
+        ) from failure
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -189,87 +195,6 @@ def pick_dtype(dtype: str, device: Any) -> Any:
     if dtype not in known:
         raise SeedbenchError(f"There is no dtype {dtype!r}; use auto, float32, bfloat16 or float16.")
     return known[dtype]
-
-
-def load_tokenizer(folder: Path, chat_template: str | None) -> Any:
-    """The tokenizer of `folder`, with a chat template: its own, or the jinja file at `chat_template`."""
-    from transformers import AutoTokenizer
-
-    if not any((folder / name).is_file() for name in _TOKENIZERS):
-        raise SeedbenchError(f"{folder} has no tokenizer: {_TOKENIZERS[0]} is missing; copy it from the base model.")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
-    except Exception as e:  # tokenizers raises bare Exception on a damaged file
-        why = " ".join(str(e).split())[:200]
-        raise SeedbenchError(f"The tokenizer in {folder} cannot be loaded ({why}); copy its files again.") from e
-    if chat_template is not None:
-        try:
-            tokenizer.chat_template = Path(chat_template).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as e:
-            raise SeedbenchError(f"The chat template {chat_template} cannot be read ({e}); give a jinja file.") from e
-    if not tokenizer.chat_template:
-        raise SeedbenchError(
-            f"The tokenizer in {folder} has no chat template; put a chat_template.jinja into the folder or pass "
-            "--chat-template FILE."
-        )
-    return tokenizer
-
-
-def check_vocabulary(folder: Path, model: Any, tokenizer: Any) -> None:
-    """Raise SeedbenchError if the tokenizer can produce an id that the model has no embedding for."""
-    rows = model.get_input_embeddings().num_embeddings
-    top = max(tokenizer.get_vocab().values(), default=-1) + 1
-    if top > rows:
-        raise SeedbenchError(
-            f"The tokenizer in {folder} has {top} tokens but the model only {rows} embeddings; "
-            "they belong to different models, so copy the right tokenizer."
-        )
-
-
-def merges_system(tokenizer: Any) -> bool:
-    """Whether the chat template refuses or drops a system message, found by rendering one."""
-    from jinja2 import TemplateError
-
-    user = {"role": "user", "content": "b"}
-    try:
-        text = render(tokenizer, [{"role": "system", "content": "zqsystem"}, user])
-        if "zqsystem" in text:
-            return False
-    except (TemplateError, TypeError, ValueError):
-        pass  # a refusal; what else may be wrong with the template shows in the next line
-    try:
-        render(tokenizer, [user])
-    except (TemplateError, TypeError, ValueError) as e:
-        raise SeedbenchError(
-            f"The chat template cannot be rendered ({e}); mend it or pass --chat-template FILE."
-        ) from e
-    return True
-
-
-def render(tokenizer: Any, messages: list[Message], add_generation_prompt: bool = True) -> str:
-    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=add_generation_prompt)
-
-
-def stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Every id that ends a reply: eos of generation config, config and tokenizer, and the template's end of turn."""
-    found: set[int] = set()
-    for value in (model.generation_config.eos_token_id, model.config.eos_token_id, tokenizer.eos_token_id):
-        found |= {value} if isinstance(value, int) else set(value or ())
-    return frozenset(found | _end_of_turn(tokenizer))
-
-
-def _end_of_turn(tokenizer: Any) -> set[int]:
-    """The special token that the chat template writes right after an assistant's text, if there is one."""
-    from jinja2 import TemplateError
-
-    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "zqreply"}]
-    try:
-        after = render(tokenizer, turns, add_generation_prompt=False).rpartition("zqreply")[2].lstrip()
-    except (TemplateError, TypeError, ValueError):  # a template for prompts only; the eos ids are what is left
-        return set()
-    first = tokenizer.encode(after, add_special_tokens=False)[:1]
-    special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
-    return special.intersection(first)
 
 
 def sha256_files(files: list[Path]) -> str:
