@@ -1,0 +1,91 @@
+"""The tokenizer of a model folder and what its chat template knows: system role, end of turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from seedbench.core import Message, SeedbenchError
+
+_TOKENIZERS = ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json"]
+
+
+def load_tokenizer(folder: Path, chat_template: str | None) -> Any:
+    """The tokenizer of `folder`, with a chat template: its own, or the jinja file at `chat_template`."""
+    from transformers import AutoTokenizer
+
+    if not any((folder / name).is_file() for name in _TOKENIZERS):
+        raise SeedbenchError(f"{folder} has no tokenizer: {_TOKENIZERS[0]} is missing; copy it from the base model.")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+    except Exception as e:  # tokenizers raises bare Exception on a damaged file
+        why = " ".join(str(e).split())[:200]
+        raise SeedbenchError(f"The tokenizer in {folder} cannot be loaded ({why}); copy its files again.") from e
+    if chat_template is not None:
+        try:
+            tokenizer.chat_template = Path(chat_template).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as e:
+            raise SeedbenchError(f"The chat template {chat_template} cannot be read ({e}); give a jinja file.") from e
+    if not tokenizer.chat_template:
+        raise SeedbenchError(
+            f"The tokenizer in {folder} has no chat template; put a chat_template.jinja into the folder or pass "
+            "--chat-template FILE."
+        )
+    return tokenizer
+
+
+def check_vocabulary(folder: Path, model: Any, tokenizer: Any) -> None:
+    """Raise SeedbenchError if the tokenizer can produce an id that the model has no embedding for."""
+    rows = model.get_input_embeddings().num_embeddings
+    top = max(tokenizer.get_vocab().values(), default=-1) + 1
+    if top > rows:
+        raise SeedbenchError(
+            f"The tokenizer in {folder} has {top} tokens but the model only {rows} embeddings; "
+            "they belong to different models, so copy the right tokenizer."
+        )
+
+
+def merges_system(tokenizer: Any) -> bool:
+    """Whether the chat template refuses or drops a system message, found by rendering one."""
+    from jinja2 import TemplateError
+
+    user = {"role": "user", "content": "b"}
+    try:
+        text = render(tokenizer, [{"role": "system", "content": "zqsystem"}, user])
+        if "zqsystem" in text:
+            return False
+    except (TemplateError, TypeError, ValueError):
+        pass  # a refusal; what else may be wrong with the template shows in the next line
+    try:
+        render(tokenizer, [user])
+    except (TemplateError, TypeError, ValueError) as e:
+        raise SeedbenchError(
+            f"The chat template cannot be rendered ({e}); mend it or pass --chat-template FILE."
+        ) from e
+    return True
+
+
+def render(tokenizer: Any, messages: list[Message], add_generation_prompt: bool = True) -> str:
+    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=add_generation_prompt)
+
+
+def stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Every id that ends a reply: eos of generation config, config and tokenizer, and the template's end of turn."""
+    found: set[int] = set()
+    for value in (model.generation_config.eos_token_id, model.config.eos_token_id, tokenizer.eos_token_id):
+        found |= {value} if isinstance(value, int) else set(value or ())
+    return frozenset(found | _end_of_turn(tokenizer))
+
+
+def _end_of_turn(tokenizer: Any) -> set[int]:
+    """The special token that the chat template writes right after an assistant's text, if there is one."""
+    from jinja2 import TemplateError
+
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "zqreply"}]
+    try:
+        after = render(tokenizer, turns, add_generation_prompt=False).rpartition("zqreply")[2].lstrip()
+    except (TemplateError, TypeError, ValueError):  # a template for prompts only; the eos ids are what is left
+        return set()
+    first = tokenizer.encode(after, add_special_tokens=False)[:1]
+    special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return special.intersection(first)

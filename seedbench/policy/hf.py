@@ -1,0 +1,231 @@
+"""A causal language model of transformers as a policy: encode, generate, score, save.
+
+Token in, token out: a prompt is encoded once through the model's own chat template, and what was sampled is handed on
+as ids and log-probabilities, never encoded again.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from seedbench.core import InfrastructureError, Message, SeedbenchError
+from seedbench.policy import chat, loading
+from seedbench.policy.decoding import Generation, Net, by_budget, decode, token_logprobs
+from seedbench.policy.sampling import Sampling, uniforms
+
+T = TypeVar("T")
+_LOGIT_CELLS = 1 << 28  # 1 GiB of fp32 logits at once when scoring
+
+
+class HFPolicy:
+    """`max_rows` prompts decode at once, and prompts are read `token_budget` tokens at a time; both may be changed."""
+
+    def __init__(self, model: Any, tokenizer: Any, folder: Path | None = None):
+        self.model = model
+        self.tokenizer = tokenizer
+        self.folder = folder
+        self.max_rows = 64
+        self.token_budget = 16384
+        self.stop_ids = chat.stop_ids(model, tokenizer)
+        self.merges_system = chat.merges_system(tokenizer)
+        self.vocabulary: int = model.get_input_embeddings().num_embeddings
+        self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        self._net = Net(model)
+        self._pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+        self._revision: str | None = None
+
+    @classmethod
+    def load(
+        cls,
+        path_or_hub_id: str | Path,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        chat_template: str | None = None,
+        threads: int = 0,
+    ) -> HFPolicy:
+        """Load a model folder, or a hub id that is cached or can be downloaded. Safetensors only, no remote code.
+
+        `device` auto is cuda where there is one; `dtype` auto is float32 on a CPU and bfloat16 on a GPU;
+        `chat_template` is the path of a jinja file that replaces the tokenizer's own; `threads` is torch's number of
+        threads on a CPU, for the whole process (0: one below 1M parameters, where more lose time; else torch's own
+        choice). Raises SeedbenchError.
+        """
+        loading.require_train()
+        import torch
+
+        folder = loading.find_folder(str(path_or_hub_id))
+        model = loading.load_model(folder, device, dtype)
+        tokenizer = chat.load_tokenizer(folder, chat_template)
+        chat.check_vocabulary(folder, model, tokenizer)
+        if model.device.type == "cpu" and (threads or model.num_parameters() < 1_000_000):
+            torch.set_num_threads(threads or 1)
+        return cls(model, tokenizer, folder)
+
+    def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Ids of the rendered messages and the start of the assistant's turn. Raises SeedbenchError.
+
+        Where the template knows no system role, the system text goes in front of the first user message.
+        """
+        from jinja2 import TemplateError
+
+        if not messages:
+            raise SeedbenchError("The view holds no messages; render it with its environment's PROMPT first.")
+        turns = _merge_system(messages) if self.merges_system else [dict(m) for m in messages]
+        try:
+            for turn in turns:
+                turn["content"].encode()  # tokenizers would only say TypeError
+            ids = self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
+        except UnicodeEncodeError as e:
+            raise SeedbenchError(f"The prompt holds text that is not valid Unicode ({e}); mend the observation.") from e
+        except (TemplateError, TypeError, ValueError) as e:  # a template may fail as any Python expression can
+            raise SeedbenchError(
+                f"The model's chat template cannot render this prompt ({e}); pass --chat-template FILE."
+            ) from e
+        return tuple(ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of a completion without special tokens (end of turn, padding), spaces left as they are."""
+        return self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        streams: Sequence[int],
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        max_new_tokens: int = 512,
+    ) -> list[Generation | SeedbenchError]:
+        """Continue each prompt, drawing row i from the random stream streams[i]; temperature 0 is greedy.
+
+        A prompt that cannot be continued (empty, too long for the model, logits that are not finite) has a
+        SeedbenchError in its place and disturbs no other. Out of memory halves the batch and stays halved; with one
+        row it raises InfrastructureError. Greedy log-probabilities are those at temperature 1.
+        """
+        sampling = Sampling(temperature, top_p, max_new_tokens)
+        found: dict[int, Generation | SeedbenchError] = {}
+        for i, prompt in enumerate(prompts):
+            if problem := self._problem(prompt, max_new_tokens):
+                found[i] = problem
+        order = sorted((i for i in range(len(prompts)) if i not in found), key=lambda i: -len(prompts[i]))
+        while order:
+            rows = order[: self.max_rows]
+            u = None if temperature == 0 else uniforms([streams[i] for i in rows], max_new_tokens)
+            asked = [prompts[i] for i in rows]
+            some = self._attempt(
+                len(rows), decode, self._net, asked, u, sampling, self.stop_ids, self._pad, self.token_budget
+            )
+            if some is not None:
+                found.update(zip(rows, some, strict=True))
+                order = order[len(rows) :]
+        return [found[i] for i in range(len(prompts))]
+
+    def logprobs(
+        self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], *, temperature: float = 1.0
+    ) -> list[list[float]]:
+        """Natural-log probabilities of given completion ids at `temperature` (0 scores at 1), top-p 1.
+
+        NaN where the logits are not finite. Raises SeedbenchError for an empty prompt or a row that is too long.
+        """
+        Sampling(temperature)
+        for prompt, completion in zip(prompts, completions, strict=True):
+            if completion and (problem := self._problem(prompt, len(completion))):
+                raise problem
+        scale = self.token_budget / max(1, _LOGIT_CELLS // self.vocabulary)
+        cost = [max(len(p) + len(c), int(len(c) * scale)) for p, c in zip(prompts, completions, strict=True)]
+        order = sorted((i for i, c in enumerate(completions) if c), key=lambda i: -cost[i])
+        scored: list[list[float]] = [[] for _ in prompts]
+        while order:
+            rows = order[next(by_budget([cost[i] for i in order], self.token_budget))][: self.max_rows]
+            asked, given = [prompts[i] for i in rows], [completions[i] for i in rows]
+            some = self._attempt(len(rows), token_logprobs, self._net, asked, given, temperature, self._pad)
+            if some is not None:
+                for i, values in zip(rows, some, strict=True):
+                    scored[i] = values.tolist()
+                order = order[len(rows) :]
+        return scored
+
+    def save(self, path: str | Path) -> None:
+        """Write a folder that `load` takes: config, safetensors, tokenizer and chat template."""
+        self.model.save_pretrained(str(path), safe_serialization=True)
+        self.tokenizer.save_pretrained(str(path))
+
+    def describe(self) -> dict[str, Any]:
+        """Model class, size, dtype, digests of weights and chat template, library versions: for run.json."""
+        import hashlib
+
+        import tokenizers
+        import torch
+        import transformers
+
+        if self._revision is None and self.folder is not None:
+            self._revision = loading.sha256_files(loading.weight_files(self.folder))
+        template = self.tokenizer.get_chat_template()
+        return {
+            "model": type(self.model).__name__,
+            "parameters": self.model.num_parameters(),
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "device": str(self.model.device),
+            "revision": self._revision,
+            "chat_template_sha256": hashlib.sha256(template.encode()).hexdigest(),
+            "system_role": "merged into the first user message" if self.merges_system else "own message",
+            "versions": {m.__name__: m.__version__ for m in (torch, transformers, tokenizers)},
+        }
+
+    def _problem(self, prompt: Sequence[int], new: int) -> SeedbenchError | None:
+        if not prompt:
+            return SeedbenchError("The prompt has no tokens; check the chat template.")
+        if self.context and len(prompt) + new > self.context:
+            return SeedbenchError(
+                f"The prompt has {len(prompt)} tokens and {new} more are asked for, but the model's context is "
+                f"{self.context}; lower --history or --max-new-tokens, or use a model with a longer context."
+            )
+        if min(prompt) < 0 or max(prompt) >= self.vocabulary:
+            return SeedbenchError(
+                f"The prompt has ids outside the model's {self.vocabulary} tokens; check the tokenizer."
+            )
+        return None
+
+    def _attempt(self, rows: int, work: Callable[..., list[T]], *given: Any) -> list[T] | None:
+        """`work(*given)` without gradients; None after running out of memory, with smaller limits for the next try."""
+        import torch
+
+        try:
+            with torch.inference_mode():
+                return work(*given)
+        except RuntimeError as e:
+            if not _out_of_memory(e):
+                raise
+        # Outside the handler, whose traceback holds the tensors that are to be freed.
+        if rows == 1:
+            raise InfrastructureError(
+                f"{self.model.device} has too little memory for one prompt at a time; "
+                "use a smaller model, a lower --history or --max-new-tokens, or --device cpu."
+            )
+        self.max_rows, self.token_budget = rows // 2, max(1, self.token_budget // 2)
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        return None
+
+
+def _merge_system(messages: Sequence[Message]) -> list[Message]:
+    system = [m["content"] for m in messages if m["role"] == "system"]
+    turns = [dict(m) for m in messages if m["role"] != "system"]
+    if system:
+        first = next((m for m in turns if m["role"] == "user"), None)
+        if first is None:
+            turns.insert(0, {"role": "user", "content": "\n\n".join(system)})
+        else:
+            first["content"] = "\n\n".join([*system, first["content"]])
+    return turns
+
+
+def _out_of_memory(e: RuntimeError) -> bool:
+    import torch
+
+    return isinstance(e, torch.OutOfMemoryError) or "can't allocate memory" in str(e)  # the latter is the CPU's
