@@ -80,6 +80,10 @@ class Eval:
     """Episodes under way at a time, and rows of a generation batch."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps: where a local model runs."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Number format of a local model: auto is float32 on a CPU, bfloat16 on a GPU."""
+    threads: int = 0
+    """PyTorch's CPU threads; 0 chooses: one for the tiniest models, else PyTorch's own choice."""
     chat_template: OptPath = None
     """A jinja file, for a model that has no chat template of its own."""
     selection: OptStr = None

@@ -143,11 +143,19 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a policy draws its tokens; temperature 0 is greedy."""
+    """How a policy draws its tokens; temperature 0 is greedy. Raises SeedbenchError for what describes no reply."""
 
     temperature: float = 0.4
     top_p: float = 1.0
     max_new_tokens: int = 512
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < float("inf"):
+            raise SeedbenchError(f"temperature is {self.temperature}: give 0 (greedy) or a finite number above it.")
+        if not 0 < self.top_p <= 1:
+            raise SeedbenchError(f"top-p is {self.top_p}: give a number above 0 and at most 1.")
+        if self.max_new_tokens < 1:
+            raise SeedbenchError(f"max-new-tokens is {self.max_new_tokens}: give 1 or more.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,8 +86,8 @@ def resume(out: Path, console: Console | None = None) -> Path:
 
 
 def _agent(config: Config) -> Agent:
-    template = None if config.chat_template is None else Path(config.chat_template)
-    return load_agent(config.agent, batch=config.batch, device=config.device, chat_template=template)
+    options = {k: getattr(config, k) for k in ("batch", "device", "dtype", "threads", "chat_template")}
+    return load_agent(config.agent, **options)
 
 
 def _session(

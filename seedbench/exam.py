@@ -42,19 +42,17 @@ class Config:
     max_new_tokens: int | None = None
     batch: int = 64
     device: str = "auto"
+    dtype: str = "auto"
+    threads: int = 0
     chat_template: str | None = None
     selection: str | None = None
 
     def __post_init__(self) -> None:
-        least = {"trials": 1, "limit": 1, "max_steps": 1, "history": -1, "max_new_tokens": 1, "batch": 1, "seed": 0}
+        least = {"trials": 1, "limit": 1, "max_steps": 1, "history": -1, "batch": 1, "seed": 0, "threads": 0}
         for name, low in least.items():
             value = getattr(self, name)
             if value is not None and value < low:
                 raise SeedbenchError(f"--{name.replace('_', '-')} is {value}: it must be at least {low}.")
-        if self.temperature is not None and not 0 <= self.temperature < 100:
-            raise SeedbenchError(f"--temperature is {self.temperature}: it must be from 0 (greedy) to below 100.")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise SeedbenchError(f"--top-p is {self.top_p}: it must be above 0 and at most 1.")
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install seedbench[train]")
 pytest.importorskip("transformers", reason="transformers is not installed: pip install seedbench[train]")
 
-from tiny import forbid_network, one_sentence, one_torch_thread, tiny_folder, tiny_model, tiny_tokenizer  # noqa: E402
-
-from seedbench.agents.local import LocalAgent, LocalOptions  # noqa: E402
+from seedbench.agents.local import LocalAgent  # noqa: E402
 from seedbench.core import SeedbenchError  # noqa: E402
 from seedbench.policy.decoding import Generation  # noqa: E402
 from seedbench.policy.hf import HFPolicy  # noqa: E402
+from tests.tiny import forbid_network, one_sentence, one_torch_thread, tiny_folder, tiny_model, tiny_tokenizer  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -185,7 +184,7 @@ def test_unknown_devices_dtypes_and_templates(folder: Path, tmp_path: Path) -> N
         with pytest.raises(SeedbenchError, match="--device cpu"):
             HFPolicy.load(folder, device="cuda:7")
     with pytest.raises(SeedbenchError, match="batch"):
-        LocalAgent(str(folder), LocalOptions(batch=0))
+        LocalAgent(str(folder), batch=0)
 
 
 @pytest.mark.parametrize("module", ["torch", "transformers"])

@@ -13,12 +13,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install seedbench[train]")
 pytest.importorskip("transformers", reason="transformers is not installed: pip install seedbench[train]")
 
-from tiny import TEMPLATE, forbid_network, one_sentence, one_torch_thread, tiny_folder, tiny_model, tiny_tokenizer  # noqa: E402
-
-from seedbench.agents.local import LocalAgent, LocalOptions  # noqa: E402
-from seedbench.core import InfrastructureError, Reply, SeedbenchError, View, stream  # noqa: E402
+from seedbench.agents.local import LocalAgent  # noqa: E402
+from seedbench.core import InfrastructureError, Reply, Sampling, SeedbenchError, View, stream  # noqa: E402
 from seedbench.policy.decoding import Generation, Net  # noqa: E402
 from seedbench.policy.hf import HFPolicy  # noqa: E402
+from tests.tiny import TEMPLATE, forbid_network, one_sentence, one_torch_thread, tiny_folder, tiny_model, tiny_tokenizer  # noqa: E402
 
 CHAT = [{"role": "system", "content": "Act."}, {"role": "user", "content": "go to fridge 1"}]
 NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + TEMPLATE
@@ -192,7 +191,8 @@ def test_a_row_that_ends_early_leaves_the_others_alone(policy: HFPolicy) -> None
 
 
 def test_agent_replies_with_tokens_as_sampled(folder: Path) -> None:
-    agent = LocalAgent(str(folder), LocalOptions(max_new_tokens=10, batch=3, device="cpu"))
+    agent = LocalAgent(str(folder), batch=3, device="cpu")
+    agent.sampling = Sampling(max_new_tokens=10)
     seen = views(5)
     replies = agent.act(seen)
     for view, reply in zip(seen, replies, strict=True):
@@ -210,7 +210,8 @@ def test_agent_replies_with_tokens_as_sampled(folder: Path) -> None:
 
 
 def test_one_view_that_fails_does_not_fail_the_batch(folder: Path) -> None:
-    agent = LocalAgent(str(folder), LocalOptions(max_new_tokens=4, device="cpu"))
+    agent = LocalAgent(str(folder), device="cpu")
+    agent.sampling = Sampling(max_new_tokens=4)
     good = views(3)
     long = View("g", "o", (), (), messages=({"role": "user", "content": "open drawer 2 " * 500},))
     half = View("g", "o", (), (), messages=({"role": "user", "content": "\ud800"},))
@@ -234,11 +235,10 @@ def test_prompts_without_tokens_or_of_another_vocabulary(policy: HFPolicy) -> No
 def test_describe_names_what_was_played(folder: Path) -> None:
     import hashlib
 
-    told = LocalAgent(str(folder), LocalOptions(device="cpu")).describe()
-    assert told["spec"] == str(folder) and told["kind"] == "local" and told["model"] == "Qwen2ForCausalLM"
+    told = LocalAgent(str(folder), device="cpu").describe()
+    assert told["spec"] == folder.name and told["kind"] == "local" and told["model"] == "Qwen2ForCausalLM"
     assert told["revision"] == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    assert told["parameters"] > 50_000 and told["dtype"] == "float32" and told["versions"]["torch"] == torch.__version__
-    assert told["sampling"] == {"temperature": 0.4, "top_p": 1.0, "max_new_tokens": 512}
+    assert told["parameters"] > 50_000 and told["dtype"] == "float32"
     json.dumps(told)
 
 

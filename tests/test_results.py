@@ -40,9 +40,7 @@ def test_figures_by_hand():
     assert r.success.mean == 0.5 and r.success.ci == stats.wilson(2, 4) and r.success.method == "wilson"
     assert r.success.n == r.score.n == 4
     assert r.score.mean == 0.5625
-    assert r.score.ci == stats.cluster_bootstrap(
-        [[1.0], [0.25], [1.0], [0.0]], stream("alfworld", "seen", "score")
-    )
+    assert r.score.ci == stats.cluster_bootstrap([[1.0], [0.25], [1.0], [0.0]], stream("alfworld", "seen", "score"))
     assert r.by_kind["put"].mean == pytest.approx(1 / 3) and r.by_kind["put"].ci == stats.wilson(1, 3)
     assert r.by_kind["heat"].n == 1 and list(r.by_kind) == ["heat", "put"]
     assert r.macro == pytest.approx((1 / 3 + 1) / 2)

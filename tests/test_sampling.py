@@ -10,11 +10,10 @@ from scipy import stats
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install seedbench[train]")
 
-from tiny import one_sentence  # noqa: E402
-
-from seedbench.core import SeedbenchError, stream  # noqa: E402
+from seedbench.core import Sampling, SeedbenchError, stream  # noqa: E402
 from seedbench.policy.decoding import Generation, by_budget, decode  # noqa: E402
-from seedbench.policy.sampling import Sampling, draw, log_distribution, uniforms  # noqa: E402
+from seedbench.policy.sampling import draw, log_distribution, uniforms  # noqa: E402
+from tests.tiny import one_sentence  # noqa: E402
 
 
 def test_draw_is_the_inverse_of_the_cumulative_sum() -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 from seedbench.core import Agent, SeedbenchError
 
 SPECS = "random, null, expert, or the path or hub id of a Hugging Face causal LM"
 
 
-def load_agent(spec: str, *, batch: int = 64, device: str = "auto", chat_template: Path | None = None) -> Agent:
+def load_agent(spec: str, **options: Any) -> Agent:
     """The agent a spec names. A word is a scripted agent; anything else is a model folder or hub id.
 
-    Raises SeedbenchError with the cure when the spec names nothing that can be loaded.
+    `options` are those of seedbench.agents.local.LocalAgent; scripted agents need none. Raises SeedbenchError with
+    the cure when the spec names nothing that can be loaded.
     """
     from seedbench.agents import scripted
 
@@ -22,4 +23,4 @@ def load_agent(spec: str, *, batch: int = 64, device: str = "auto", chat_templat
         raise SeedbenchError(f"--agent is empty: give one of {SPECS}.")
     from seedbench.agents.local import LocalAgent
 
-    return LocalAgent(spec, batch=batch, device=device, chat_template=chat_template)
+    return LocalAgent(spec, **options)

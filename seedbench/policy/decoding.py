@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seedbench.core import SeedbenchError
-from seedbench.policy.sampling import Sampling, draw, log_distribution
+from seedbench.core import Sampling, SeedbenchError
+from seedbench.policy.sampling import draw, log_distribution
 
 if TYPE_CHECKING:
     from torch import Tensor

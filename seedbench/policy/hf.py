@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seedbench.core import InfrastructureError, Message, SeedbenchError
+from seedbench.core import InfrastructureError, Message, Sampling, SeedbenchError
 from seedbench.policy import chat, loading
 from seedbench.policy.decoding import Generation, Net, by_budget, decode, token_logprobs
-from seedbench.policy.sampling import Sampling, uniforms
+from seedbench.policy.sampling import uniforms
 
 T = TypeVar("T")
 _LOGIT_CELLS = 1 << 28  # 1 GiB of fp32 logits at once when scoring
@@ -155,12 +155,8 @@ class HFPolicy:
         self.tokenizer.save_pretrained(str(path))
 
     def describe(self) -> dict[str, Any]:
-        """Model class, size, dtype, digests of weights and chat template, library versions: for run.json."""
+        """Model class, size, dtype, digests of weights and chat template: for run.json."""
         import hashlib
-
-        import tokenizers
-        import torch
-        import transformers
 
         if self._revision is None and self.folder is not None:
             self._revision = loading.sha256_files(loading.weight_files(self.folder))
@@ -173,7 +169,6 @@ class HFPolicy:
             "revision": self._revision,
             "chat_template_sha256": hashlib.sha256(template.encode()).hexdigest(),
             "system_role": "merged into the first user message" if self.merges_system else "own message",
-            "versions": {m.__name__: m.__version__ for m in (torch, transformers, tokenizers)},
         }
 
     def _problem(self, prompt: Sequence[int], new: int) -> SeedbenchError | None:

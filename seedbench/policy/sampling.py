@@ -6,32 +6,12 @@ Every row of a batch draws from its own random stream, so a batch's composition 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seedbench.core import SeedbenchError
-
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How tokens are drawn. Temperature 0 is greedy. Raises SeedbenchError for values that describe no reply."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    max_new_tokens: int = 512
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.temperature < float("inf")):
-            raise SeedbenchError(f"The temperature is {self.temperature}; give 0 (greedy) or a finite number above it.")
-        if not (0 < self.top_p <= 1):
-            raise SeedbenchError(f"top-p is {self.top_p}; give a number above 0 and at most 1.")
-        if self.max_new_tokens < 1:
-            raise SeedbenchError(f"The limit of new tokens is {self.max_new_tokens}; give 1 or more.")
 
 
 def log_distribution(logits: Tensor, temperature: float, top_p: float = 1.0) -> tuple[Tensor, Tensor]:
