@@ -6,16 +6,19 @@ import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seedbench import cli, record
+from tests.conftest import need
 
 BASE = ["--env", "alfworld"]
 
@@ -289,3 +292,126 @@ def test_trajectories_are_readable_by_anyone(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "r" / "trajectories.jsonl.gz", "rt", encoding="utf-8") as f:
         line = json.loads(f.readline())
     assert line["success"] is True and line["steps"][-1]["reward"] == 1.0
+
+
+# --agent PATH
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random causal LM with a chat template of its own, made here."""
+    need(
+        find_spec("torch") and find_spec("transformers"), "torch and transformers are missing: make test installs them"
+    )
+    from tests.tiny import tiny_folder
+
+    return tiny_folder(tmp_path_factory.mktemp("model") / "my_checkpoint", max_position_embeddings=4096)
+
+
+MODEL = [*BASE, "--split", "seen", "--limit", 3, "--max-steps", 3, "--max-new-tokens", 12, "--temperature", 1]
+
+
+def test_a_model_folder_plays_and_keeps_its_tokens(checkpoint: Path, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    out = tmp_path / "r"
+    run("eval", "--agent", checkpoint, *MODEL, "--out", out)
+    top = results(out)
+    (result,) = top["results"]
+    assert (result["attempted"], result["errors"]) == (3, 0)
+    assert (
+        top["agent"]["spec"] == "my_checkpoint"
+        and top["agent"]["kind"] == "local"
+        and len(top["agent"]["revision"]) == 64
+    )
+    assert str(tmp_path) not in (out / "results.json").read_text()
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    kept = list(record.read_lines(out / "tokens.jsonl.gz"))
+    assert [k["task"] for k in kept] == [line["task"] for line in lines(out)]
+    counted = 0
+    for line, k in zip(lines(out), kept, strict=True):
+        for step, tokens in zip(line["steps"], k["steps"], strict=True):
+            assert len(tokens["completion_ids"]) == len(tokens["logprobs"]) <= 12
+            assert all(p <= 0 for p in tokens["logprobs"])
+            assert tokenizer.decode(tokens["completion_ids"], skip_special_tokens=True) == step["text"]
+            prompt = tokenizer.decode(tokens["prompt_ids"])
+            assert step["observation"].split()[0] in prompt
+            counted += len(tokens["completion_ids"])
+    assert result["tokens"]["completion"] == counted
+
+
+def test_the_chat_template_is_honoured(checkpoint: Path, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    own = "{% for m in messages %}MARK {{ m.role }}: {{ m.content }}\n{% endfor %}"
+    (tmp_path / "own.jinja").write_text(own)
+    for name, more in (("a", []), ("b", ["--chat-template", tmp_path / "own.jinja"])):
+        run("eval", "--agent", checkpoint, *MODEL, "--limit", 1, *more, "--out", tmp_path / name)
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    a, b = (next(record.read_lines(tmp_path / n / "tokens.jsonl.gz"))["steps"][0]["prompt_ids"] for n in "ab")
+    text = lines(tmp_path / "a")[0]["steps"][0]["observation"]
+    assert a != b and tokenizer.decode(b).startswith("MARK") and not tokenizer.decode(a).startswith("MARK")
+    assert "".join(text.split()) in "".join(tokenizer.decode(a).split())
+
+
+def test_greedy_and_sampled_runs_repeat_themselves_whatever_the_batch(checkpoint: Path, tmp_path: Path) -> None:
+    """Texts are equal; log-probabilities agree to 1e-4 (another batch size sums floats in another order)."""
+    for temperature in (0, 1):
+        runs = []
+        for batch in (1, 3):
+            out = tmp_path / f"{temperature}-{batch}"
+            run("eval", "--agent", checkpoint, *MODEL, "--temperature", temperature, "--batch", batch, "--out", out)
+            runs.append(([[s["text"] for s in line["steps"]] for line in lines(out)],
+                         [s["logprobs"] for k in record.read_lines(out / "tokens.jsonl.gz") for s in k["steps"]]))  # fmt: skip
+        assert runs[0][0] == runs[1][0]
+        for one, other in zip(runs[0][1], runs[1][1], strict=True):
+            assert one == pytest.approx(other, abs=1e-4)
+
+
+def test_a_killed_model_run_resumes_to_the_same_bytes(checkpoint: Path, tmp_path: Path) -> None:
+    """One episode at a time, so that no float depends on who shares the batch."""
+    args = [*MODEL, "--limit", 6, "--batch", 1]
+    run("eval", "--agent", checkpoint, *args, "--out", tmp_path / "a")
+    process = start("eval", "--agent", checkpoint, *args, "--out", tmp_path / "b")
+    journal = tmp_path / "b" / "journal.jsonl"
+    while process.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < 2):
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    run("eval", "--resume", tmp_path / "b")
+    for name in ("trajectories.jsonl.gz", "tokens.jsonl.gz", "results.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+
+
+def test_a_model_that_changed_cannot_continue_a_run(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.tiny import tiny_folder
+
+    model = tiny_folder(tmp_path / "m", max_position_embeddings=4096)
+    run("eval", "--agent", model, *MODEL, "--limit", 1, "--out", tmp_path / "r")
+    held = json.loads((tmp_path / "r" / "run.json").read_text())
+    record.write_json(tmp_path / "r" / "run.json", {**held, "status": "running"})
+    tiny_folder(model, max_position_embeddings=4096, seed=1)
+    run("eval", "--resume", tmp_path / "r", code=2)
+    assert "revision changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "damage, says", [("no weights", "weights"), ("no tokenizer", "tokenizer"), ("cut", "safetensors")]
+)
+def test_a_broken_model_folder_gets_one_sentence(
+    damage: str, says: str, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = shutil.copytree(checkpoint, tmp_path / "m")
+    weights = model / "model.safetensors"
+    if damage == "no weights":
+        weights.unlink()
+    elif damage == "cut":
+        weights.write_bytes(weights.read_bytes()[:1000])
+    else:
+        for path in model.glob("*token*"):
+            path.unlink()
+    run("eval", "--agent", model, *MODEL, "--out", tmp_path / "r", code=2)
+    err = capsys.readouterr().err
+    assert says in err and "Traceback" not in err and not (tmp_path / "r").exists()
