@@ -98,7 +98,8 @@ class Game:
 
     def __init__(self, problem: str, task: str):
         parsed = parse_problem(problem)
-        self.task = task
+        self.task = task  # the whole line: "Your task is to: ..."
+        self.goal_line = task.partition(": ")[2] or task
         self.goal = parsed.goal
         self._name(parsed)
         self._receptacles(parsed)
@@ -255,8 +256,12 @@ class State:
         return self.done_parts / self.game.parts
 
     def admissible(self) -> list[str]:
-        """Every command that would be accepted now, sorted as the real engine sorts them."""
-        return list((self.moves or self._find_moves())[0])
+        """Every command that would be accepted now, sorted as the real engine sorts them; a list of the caller's own."""
+        return list(self.commands())
+
+    def commands(self) -> tuple[str, ...]:
+        """The same, shared and not to be changed."""
+        return (self.moves or self._find_moves())[0]
 
     def step(self, command: str) -> tuple[str, bool]:
         """Apply a command; returns what is seen and whether the command was accepted. Any text may be given."""
