@@ -9,8 +9,7 @@ looks odd here is the real engine's behaviour, and kept:
 * an object taken from one receptacle and put into another at the same spot is seen "next to it" as well;
 * heating, cooling, cleaning and lamps do not care whether a door is open; lamps never turn off;
 * what lies in a receptacle object (a mug, a bowl) is fixed text: taking it out changes nothing there;
-* an object may be in two receptacles at once, and taking it from one leaves it in the other;
-* cooling what is cold from the start and can never be heated is pruned by the planner as an operator without effect.
+* an object may be in two receptacles at once, and taking it from one leaves it in the other.
 
 `Game` is compiled once and never changes; `State` is one play of it. Sets of objects are integers with one bit an
 object, in the order of their ids, which is the order in which the engine lists them.
@@ -143,7 +142,6 @@ class Game:
         self.heaters = _mask(r for r, kind in enumerate(self.rtypes) if kind in HEATERS)
         self.coolers = _mask(r for r, kind in enumerate(self.rtypes) if kind in COOLERS)
         located = [r for r, place in enumerate(self.places) if place >= 0]
-        self.has_heater = any(self.heaters >> r & 1 for r in located)
         go: dict[str, Action] = {f"go to {self.receptacles[r]}": (State._go, -1, r) for r in located}
         self._go = [{c: a for c, a in go.items() if a[2] not in here} for here in self.at]
         listed = [f"a {self.receptacles[r]}" for r in located]
@@ -158,8 +156,6 @@ class Game:
         self.pickupable, self.toggleable, self.sliceable = those("pickupable"), those("toggleable"), those("sliceable")
         self.cleanable, self.heatable, self.coolable = those("cleanable"), those("heatable"), those("coolable")
         self.cold = those("iscool")
-        always_cold = self.cold & ~(self.heatable if self.has_heater else 0)
-        self.coolable &= ~always_cold
         self.knives = _mask(o for o, kind in enumerate(self.otypes) if kind in KNIVES)
         self.vessels = those("isreceptacleobject")
         self.inner: dict[int, int] = {}  # objects inside a receptacle object
@@ -175,7 +171,7 @@ class Game:
             if place in self._location:
                 self.around[self._location[place]] |= 1 << number[o]
         goal = self.goal
-        able = {"": -1, "clean": those("cleanable"), "hot": self.heatable, "cool": those("coolable")}[goal.property]
+        able = {"": -1, "clean": self.cleanable, "hot": self.heatable, "cool": self.coolable}[goal.property]
         self.wanted = _mask(o for o, kind in enumerate(self.otypes) if kind == goal.otype) & able
         self.targets = [r for r, kind in enumerate(self.rtypes) if kind == goal.rtype and goal.rtype]
         self.lamps = _mask(o for o, kind in enumerate(self.otypes) if goal.lamp and kind == goal.lamp) & self.toggleable
