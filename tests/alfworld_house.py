@@ -53,9 +53,9 @@ GOALS = {
     "heat": _PLACE.format(o="AppleType", r="FridgeType", more="(heatable ?o) (isHot ?o)"),
     "cool": _PLACE.format(o="PotatoType", r="CounterTopType", more="(coolable ?o) (isCool ?o)"),
     "two": (
-        "(exists (?r - receptacle) (exists (?o1 - object) (and (objectType ?o1 PencilType) (receptacleType ?r DrawerType)"
-        " (inReceptacle ?o1 ?r) (exists (?o2 - object) (and (not (= ?o1 ?o2)) (objectType ?o2 PencilType)"
-        " (receptacleType ?r DrawerType) (inReceptacle ?o2 ?r))))))"
+        "(exists (?r - receptacle) (exists (?o1 - object) (and (objectType ?o1 PencilType)"
+        " (receptacleType ?r DrawerType) (inReceptacle ?o1 ?r) (exists (?o2 - object) (and (not (= ?o1 ?o2))"
+        " (objectType ?o2 PencilType) (receptacleType ?r DrawerType) (inReceptacle ?o2 ?r))))))"
     ),
     "look": (
         "(exists (?ot - object ?r - receptacle ?a - agent ?l - location) (and (objectType ?ot DeskLampType)"
@@ -71,7 +71,11 @@ def house(goal: str = "place", more: str = "", start: str = "l0") -> str:
     kinds = {"agent1": "agent", **{f"l{k}": "location" for k in range(7)}}
     kinds |= dict.fromkeys(OBJECTS, "object") | dict.fromkeys(RECEPTACLES, "receptacle")
     kinds |= {row[0]: "rtype" for row in RECEPTACLES.values()} | {row[0]: "otype" for row in OBJECTS.values()}
-    facts = [f"atLocation agent1 {start}", "inReceptacleObject Pencil_bar_2 Mug_bar_1", "objectAtLocation Blinds_bar_1 l0"]
+    facts = [
+        f"atLocation agent1 {start}",
+        "inReceptacleObject Pencil_bar_2 Mug_bar_1",
+        "objectAtLocation Blinds_bar_1 l0",
+    ]
     for r, (kind, place, openable, within) in RECEPTACLES.items():
         facts += [f"receptacleType {r} {kind}", f"receptacleAtLocation {r} {place}", *[f"openable {r}"] * openable]
         facts += [row for o in within for row in (f"inReceptacle {o} {r}", f"objectAtLocation {o} {place}")]
@@ -91,7 +95,9 @@ def shared(name: str) -> Path:
     root = Path(os.environ.get("SEEDBENCH_SHARED") or Path(__file__).parents[2] / "shared")
     path = root / "data" / "alfworld" / name
     if not path.exists():
-        pytest.skip(f"the published ALFWorld data ({name}) is not at hand; set SEEDBENCH_SHARED to the folder above data/")
+        pytest.skip(
+            f"the published ALFWorld data ({name}) is not at hand; set SEEDBENCH_SHARED to the folder above data/"
+        )
     return path
 
 

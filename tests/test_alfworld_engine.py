@@ -54,12 +54,22 @@ def test_welcome_lists_the_room_and_look_does_not() -> None:
     game = Game(house(), TASK)
     state = game.new()
     assert state.reset() == (
-        "-= Welcome to TextWorld, ALFRED! =-\n\nYou are in the middle of a room. Looking quickly around you, you see a "
-        "cabinet 1, a countertop 1, a drawer 2, a drawer 1, a fridge 1, a microwave 1, a sidetable 1, and a sinkbasin 1."
+        "-= Welcome to TextWorld, ALFRED! =-\n\nYou are in the middle of a room. Looking quickly around you, you see "
+        "a cabinet 1, a countertop 1, a drawer 2, a drawer 1, a fridge 1, a microwave 1, a sidetable 1, "
+        "and a sinkbasin 1."
         f"\n\n{TASK}"
     )
     assert seen(state, "look") == "You are in the middle of a room. Looking quickly around you, you see nothing."
-    rooms = ["cabinet 1", "countertop 1", "drawer 1", "drawer 2", "fridge 1", "microwave 1", "sidetable 1", "sinkbasin 1"]
+    rooms = [
+        "cabinet 1",
+        "countertop 1",
+        "drawer 1",
+        "drawer 2",
+        "fridge 1",
+        "microwave 1",
+        "sidetable 1",
+        "sinkbasin 1",
+    ]
     assert state.admissible() == [*(f"go to {r}" for r in rooms), "help", "inventory", "look"]
 
 
@@ -89,13 +99,18 @@ def test_objects_are_examined_only_in_the_hand() -> None:
 
 def test_an_object_in_two_places_stays_in_the_other_one() -> None:
     state = play("go to cabinet 1", "take book 1 from countertop 1")
-    assert seen(state, "open cabinet 1") == "You open the cabinet 1. The cabinet 1 is open. In it, you see a book 1, and a mug 1."
+    assert (
+        seen(state, "open cabinet 1")
+        == "You open the cabinet 1. The cabinet 1 is open. In it, you see a book 1, and a mug 1."
+    )
     assert "take book 1 from cabinet 1" not in state.admissible()  # the hand is full
     assert "move book 1 to cabinet 1" in state.admissible()
 
 
 def test_a_mug_keeps_its_content_and_hides_its_state() -> None:
-    state = play("go to countertop 1", "take mug 2 from countertop 1", "go to sinkbasin 1", "clean mug 2 with sinkbasin 1")
+    state = play(
+        "go to countertop 1", "take mug 2 from countertop 1", "go to sinkbasin 1", "clean mug 2 with sinkbasin 1"
+    )
     assert seen(state, "examine mug 2") == "This is a normal mug 2. In it, you see a pencil 1."
     other = play("go to cabinet 1", "open cabinet 1", "take mug 1 from cabinet 1")
     assert seen(other, "examine mug 1") == "This is a normal mug 1. In it, you see nothing."
@@ -218,7 +233,9 @@ def _same_as_real(problem: str, task: str, steps: int, seed: int, folder: Path, 
 def _command(state: State, rng: random.Random) -> str:
     admissible = state.admissible()
     if rng.random() < 0.05:
-        return rng.choice(["", "xyzzy", "Look", "look ", f"use {state.game.objects[0]}", f"go to {state.game.receptacles[0]}"])
+        return rng.choice(
+            ["", "xyzzy", "Look", "look ", f"use {state.game.objects[0]}", f"go to {state.game.receptacles[0]}"]
+        )
     doing = [c for c in admissible if not c.startswith(("go to", "help", "inventory", "look"))]
     going = [c for c in admissible if c.startswith("go to")]
     return rng.choice(doing if doing and rng.random() < 0.65 else going if rng.random() < 0.9 else admissible)

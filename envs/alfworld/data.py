@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class Dataset:
     def __init__(self, folder: Path):
         self.folder = folder
 
-    @lru_cache(maxsize=None)  # noqa: B019 - one data set a process
+    @cache  # noqa: B019 - one data set a process
     def tasks(self, split: str) -> tuple[Task, ...]:
         if split not in FOLDERS:
             raise SeedbenchError(f"ALFWorld has no split {split!r}; choose one of {', '.join(FOLDERS)}")
@@ -57,6 +57,6 @@ class Dataset:
         return False
 
 
-@lru_cache(maxsize=None)
+@cache
 def open_dataset(data: str) -> Dataset:
     return Dataset(Path(data))

@@ -190,7 +190,9 @@ class Game:
         return f"{WELCOME}\n\n{seen}\n\n{self.task}"
 
     def facing(self, here: list[int], beside: list[str]) -> str:
-        return f"You are facing the {_listed([self.receptacles[r] for r in here])}. Next to it, you see {_listed(beside)}."
+        return (
+            f"You are facing the {_listed([self.receptacles[r] for r in here])}. Next to it, you see {_listed(beside)}."
+        )
 
     def named(self, mask: int) -> str:
         """The objects of `mask` in the engine's words, or "nothing"."""
@@ -202,7 +204,9 @@ def _single(rows: Iterable[tuple[str, ...]], what: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for name, value in rows:
         if pairs.setdefault(name, value) != value:
-            raise SeedbenchError(f"{name} has more than one {what}, which the fast engine does not play; drop this game")
+            raise SeedbenchError(
+                f"{name} has more than one {what}, which the fast engine does not play; drop this game"
+            )
     return pairs
 
 
@@ -252,7 +256,7 @@ class State:
         return self.done_parts / self.game.parts
 
     def admissible(self) -> list[str]:
-        """Every command that would be accepted now, sorted as the real engine sorts them; a list of the caller's own."""
+        """Every command that would be accepted now, in the real engine's order; a list of the caller's own."""
         return list(self.commands())
 
     def commands(self) -> tuple[str, ...]:
@@ -325,7 +329,11 @@ class State:
         return HELP
 
     def _inventory(self, o: int, r: int) -> str:
-        return "You are not carrying anything." if self.held < 0 else f"You are carrying: {self.game.named(1 << self.held)}."
+        return (
+            "You are not carrying anything."
+            if self.held < 0
+            else f"You are carrying: {self.game.named(1 << self.held)}."
+        )
 
     def _look(self, o: int, r: int) -> str:
         game, here = self.game, self.game.at[self.place]
@@ -335,7 +343,10 @@ class State:
         for r in here:
             taken |= self.left.get(r, 0)
         beside = [
-            f"a {game.objects[o]}" for o in bits(self.around[self.place] & taken) for r in here if self.left.get(r, 0) >> o & 1
+            f"a {game.objects[o]}"
+            for o in bits(self.around[self.place] & taken)
+            for r in here
+            if self.left.get(r, 0) >> o & 1
         ]
         return game.facing(here, beside)
 
@@ -355,7 +366,9 @@ class State:
             if not game.openable >> r & 1:
                 text = f"On the {name}, you see {game.named(within)}."
             else:
-                text = f"The {name} is open. In it, you see {game.named(within)}." if opened else f"The {name} is closed."
+                text = (
+                    f"The {name} is open. In it, you see {game.named(within)}." if opened else f"The {name} is closed."
+                )
             if len(game._texts) >= _CACHED:
                 game._texts.clear()
             game._texts[key] = text
@@ -446,7 +459,9 @@ class State:
             found = max(((self.lit >> o & 1) + (near >> o & 1) for o in bits(game.lamps)), default=0)
             self.done_parts = found + (self.held >= 0 and game.wanted >> self.held & 1)
         elif game.goal.count == 2:
-            self.done_parts = min(2, max(((self.contents[r] & game.wanted).bit_count() for r in game.targets), default=0))
+            self.done_parts = min(
+                2, max(((self.contents[r] & game.wanted).bit_count() for r in game.targets), default=0)
+            )
         else:
             placed = self._within(game.targets) & game.wanted
             if not game.goal.property:

@@ -114,7 +114,9 @@ class ALFWorldEnv(TextEnv):
         tasks = self.dataset.tasks(self.split)
         return tasks[int(self.np_random.integers(len(tasks)))]
 
-    def _find(self, task_id: str) -> Task:
+    def _find(self, task_id: object) -> Task:
+        if not isinstance(task_id, str):
+            raise SeedbenchError(f'options["task"] is {task_id!r}; give the id of a task as a string')
         known = _index(self.dataset)
         if task_id not in known:
             self.dataset.source(task_id)  # names the cause where the id is unknown

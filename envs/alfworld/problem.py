@@ -207,10 +207,14 @@ def _candidates(literals: list[tuple[str, ...]]) -> list[tuple[Goal, frozenset[t
         goals.append((Goal(otypes[thing], lamp=otypes.get(lamp, "")), frozenset(needed)))
     if len(rtypes) == 1 and len(set(otypes.values())) == 1:
         (r, rtype), otype = next(iter(rtypes.items())), next(iter(otypes.values()))
-        needed = {("inreceptacle", o, r) for o in otypes} | _typed(otypes, "objecttype") | {("receptacletype", r, rtype)}
+        needed = (
+            {("inreceptacle", o, r) for o in otypes} | _typed(otypes, "objecttype") | {("receptacletype", r, rtype)}
+        )
         names = tuple(otypes)
         if len(names) == 2:
-            goals += [(Goal(otype, rtype, count=2), frozenset(needed | {("not", "=", *p)})) for p in (names, names[::-1])]
+            goals += [
+                (Goal(otype, rtype, count=2), frozenset(needed | {("not", "=", *p)})) for p in (names, names[::-1])
+            ]
         elif len(names) == 1:
             goals.append((Goal(otype, rtype), frozenset(needed)))
             for prop, able in _PROPERTIES.items():
