@@ -6,10 +6,13 @@ import json
 import lzma
 import os
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.conftest import need
 
 # receptacle -> (type, location, openable, what lies in it). Two receptacles share l1, two drawers share l2.
 RECEPTACLES = {
@@ -20,13 +23,19 @@ RECEPTACLES = {
     "Fridge_bar_1": ("FridgeType", "l3", True, ["Apple_bar_2", "Lettuce_bar_1"]),
     "Microwave_bar_1": ("MicrowaveType", "l4", True, []),
     "Sink_bar_1_bar_SinkBasin": ("SinkBasinType", "l5", False, ["Potato_bar_1"]),
-    "SideTable_bar_1": ("SideTableType", "l6", False, ["DeskLamp_bar_1", "Pencil_bar_2", "PaperTowelRoll_bar_1"]),
+    "SideTable_bar_1": (
+        "SideTableType",
+        "l6",
+        False,
+        ["DeskLamp_bar_1", "Pencil_bar_2", "PaperTowelRoll_bar_1", "Candle_bar_1"],
+    ),
 }
 OBJECTS = {  # object -> (type, abilities)
     "Apple_bar_1": ("AppleType", "pickupable cleanable heatable coolable sliceable"),
     "Apple_bar_2": ("AppleType", "pickupable cleanable heatable coolable sliceable isCool"),
     "Blinds_bar_1": ("BlindsType", ""),
     "Book_bar_1": ("BookType", "pickupable"),
+    "Candle_bar_1": ("CandleType", "pickupable toggleable"),  # no published object is both
     "DeskLamp_bar_1": ("DeskLampType", "toggleable"),
     "Knife_bar_1": ("KnifeType", "pickupable cleanable"),
     "Lettuce_bar_1": ("LettuceType", "pickupable cleanable coolable sliceable isCool"),
@@ -38,7 +47,7 @@ OBJECTS = {  # object -> (type, abilities)
     "Potato_bar_1": ("PotatoType", "pickupable cleanable heatable coolable sliceable"),
 }
 FOOD = ["AppleType", "LettuceType", "MugType", "PotatoType"]
-SMALL = [*FOOD, "BookType", "KnifeType", "PencilType"]
+SMALL = [*FOOD, "BookType", "CandleType", "KnifeType", "PencilType"]
 FITS = {"CounterTopType": SMALL, "SideTableType": SMALL, "FridgeType": FOOD, "MicrowaveType": FOOD}
 FITS |= {"SinkBasinType": [*FOOD, "KnifeType"], "DrawerType": ["BookType", "PencilType", "KnifeType"]}
 FITS |= {"CabinetType": ["BookType", "MugType"]}
@@ -114,8 +123,10 @@ def published(split: str = "valid_seen") -> tuple[dict[str, Any], ...]:
 
 def real_game(problem: str, task: str, folder: Path) -> Any:
     """The untouched TextWorld engine on one game, with ALFWorld's names; skips where the package is absent."""
-    pytest.importorskip("alfworld", reason="alfworld is not installed (pip install seedbench[alfworld])")
-    textworld = pytest.importorskip("textworld")
+    need(
+        find_spec("alfworld") and find_spec("textworld"), "alfworld is not installed (pip install seedbench[alfworld])"
+    )
+    import textworld
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
 
     with lzma.open(shared("games.jsonl.xz"), "rt") as lines:

@@ -7,11 +7,11 @@ import random
 from pathlib import Path
 
 import pytest
-from alfworld_house import GOALS, TASK, house, published, real_game, records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedbench.envs.alfworld.engine import HELP, NOTHING_HAPPENS, Game, State
+from tests.alfworld_house import GOALS, TASK, house, published, real_game, records
 
 
 def play(*commands: str, goal: str = "place") -> State:
@@ -169,6 +169,14 @@ def test_lamps_never_turn_off() -> None:
     assert [seen(state, "use desklamp 1") for _ in range(2)] == ["You turn on the desklamp 1."] * 2
 
 
+def test_what_is_lit_says_so_and_what_is_not_says_nothing() -> None:
+    state = play("go to sidetable 1", "take candle 1 from sidetable 1")
+    assert seen(state, "examine candle 1") == "There's nothing special about candle 1."
+    for command in ("move candle 1 to sidetable 1", "use candle 1", "take candle 1 from sidetable 1"):
+        state.step(command)
+    assert seen(state, "examine candle 1") == "This candle 1 is on."
+
+
 def test_help_inventory_and_stripped_commands() -> None:
     state = play("go to countertop 1")
     assert seen(state, "help") == HELP
@@ -241,10 +249,31 @@ def _command(state: State, rng: random.Random) -> str:
     return rng.choice(doing if doing and rng.random() < 0.65 else going if rng.random() < 0.9 else admissible)
 
 
+SLICED = (
+    "go to countertop 1", "take knife 1 from countertop 1", "slice apple 2 with knife 1", "look",
+    "move knife 1 to countertop 1", "take apple 2 from countertop 1", "examine apple 2",
+)  # fmt: skip
+LIT = (
+    "go to sidetable 1", "take candle 1 from sidetable 1", "examine candle 1", "move candle 1 to sidetable 1",
+    "use candle 1", "use candle 1", "take candle 1 from sidetable 1", "examine candle 1",
+)  # fmt: skip
+FRIDGE = (
+    "go to fridge 1", "open fridge 1", "close fridge 1", "open fridge 1", "take lettuce 1 from fridge 1",
+    "cool lettuce 1 with fridge 1", "examine lettuce 1", "move lettuce 1 to fridge 1", "take apple 1 from fridge 1",
+    *(c.replace("apple 2", "apple 1") for c in CLEAN), "examine apple 1",
+)  # fmt: skip
+OPENINGS = {
+    "place": (*SLICED, *CLEAN, "examine apple 2", *HEAT, "examine apple 2", *COOL, "examine apple 2"),
+    "clean": (*SLICED, *HEAT, "examine apple 2", *COOL, "examine apple 2", "inventory", "help"),
+    "heat": FRIDGE,
+    "look": LIT,
+}
+
+
 @pytest.mark.parametrize("goal", sorted(GOALS))
 def test_the_house_equals_the_real_engine(goal: str, tmp_path: Path) -> None:
     start = "l2" if goal == "cool" else "l0"  # beside receptacles, as no published game starts
-    _same_as_real(house(goal, start=start), TASK, steps=60, seed=ord(goal[0]), folder=tmp_path)
+    _same_as_real(house(goal, start=start), TASK, 60, ord(goal[0]), tmp_path, OPENINGS.get(goal, ()))
 
 
 def test_published_games_equal_the_real_engine(tmp_path: Path) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from alfworld_house import GOALS, TASK, house, shared
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import SyncVectorEnv
 
@@ -21,6 +19,7 @@ from seedbench.envs.alfworld import env as env_module
 from seedbench.envs.alfworld.data import GameSource
 from seedbench.envs.alfworld.env import ALFWorldEnv, EpisodeOver
 from seedbench.envs.alfworld.problem import DOMAIN_SHA, GRAMMAR_SHA
+from tests.alfworld_house import GOALS, TASK, house
 
 
 class Houses:
@@ -52,18 +51,10 @@ class Houses:
 
 @pytest.fixture(autouse=True)
 def houses(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
-    if "published_tree" not in request.fixturenames:
+    if "published_seen" not in request.fixturenames:
         only = Houses()
         monkeypatch.setattr(env_module, "open_dataset", lambda data: only)
     yield
-
-
-@pytest.fixture(scope="module")
-def published_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("alfworld")
-    command = [sys.executable, str(shared("unpack.py")), str(folder), "--split", "valid_seen"]
-    subprocess.run(command, check=True, capture_output=True)
-    return folder
 
 
 def make(**options: Any) -> ALFWorldEnv:
@@ -121,13 +112,10 @@ def test_a_win_on_the_last_step_is_a_win() -> None:
 
 
 def test_step_before_reset_is_refused() -> None:
-    for call in (
-        lambda env: env.step("look"),
-        lambda env: env.expert(),
-        lambda env: env.sample(np.random.default_rng(0)),
-    ):
+    env = make()
+    for call in (partial(env.step, "look"), env.expert, partial(env.sample, np.random.default_rng(0))):
         with pytest.raises(EpisodeOver, match="reset"):
-            call(make())
+            call()
 
 
 @pytest.mark.parametrize(
@@ -180,7 +168,7 @@ def test_clones_go_their_own_way() -> None:
 
 
 def test_vector_environments() -> None:
-    vector = SyncVectorEnv([lambda k=k: gym.make("seedbench/ALFWorld-v0", max_steps=3 + k) for k in range(3)])
+    vector = SyncVectorEnv([partial(gym.make, "seedbench/ALFWorld-v0", max_steps=3 + k) for k in range(3)])
     texts, _ = vector.reset(seed=0)
     assert len(texts) == 3 and all("Your task is to" in text for text in texts)
     for _ in range(8):  # past the ends: each resets itself
@@ -202,7 +190,7 @@ def test_refusals() -> None:
             ALFWorldEnv(backend=backend)
     for options in ({"backend": "slow"}, {"render_mode": "human"}, {"max_steps": 0}):
         with pytest.raises(SeedbenchError):
-            ALFWorldEnv(**options)  # type: ignore[arg-type]
+            ALFWorldEnv(**options)
     env = make(split="unseen")
     with pytest.raises(SeedbenchError, match="no split unseen"):
         env.reset(seed=0)
@@ -220,7 +208,8 @@ def test_games_that_the_engine_must_not_play(task: str, why: str) -> None:
 
 
 def test_threads_share_games_and_agree() -> None:
-    expected, found = play(make(), "house/heat"), []
+    expected = play(make(), "house/heat")
+    found: list[bool] = []
 
     def run() -> None:
         found.extend(play(make(), f"house/{goal}") == (expected if goal == "heat" else play(make(), f"house/{goal}"))
@@ -250,8 +239,8 @@ def test_digest_and_pins() -> None:
     assert make().max_steps == 14
 
 
-def test_published_games_through_gymnasium(published_tree: Path) -> None:
-    env = make(data=str(published_tree), split="seen")
+def test_published_games_through_gymnasium(published_seen: Path) -> None:
+    env = make(data=str(published_seen), split="seen")
     assert env.max_steps == 50 and len(env.tasks("seen")) == 140
     for task in env.tasks("seen")[::10]:
         assert play(env, task.id)[-1][1:4] == (1.0, True, False), task.id

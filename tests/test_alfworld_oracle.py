@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from alfworld_house import GOALS, TASK, house, published
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedbench.envs.alfworld.engine import Game, State
 from seedbench.envs.alfworld.oracle import goal_progress, next_action
+from tests.alfworld_house import GOALS, TASK, house, published
 
 
 def wander(state: State, rng: random.Random, steps: int) -> None:

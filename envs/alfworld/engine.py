@@ -114,7 +114,7 @@ class Game:
         where = _single(facts["receptacleatlocation"], "receptacle location")
         start = _single(facts["atlocation"], "place of the agent")
         if len(start) != 1:
-            raise SeedbenchError("an ALFWorld game needs exactly one agent at one location; generate the game again")
+            raise SeedbenchError("an ALFWorld game needs exactly one agent at one location; generate the game again.")
         objects = {o for rows in ("objecttype", "inreceptacle", "objectatlocation") for o, *_ in facts[rows]}
         objects |= {o for row in facts["inreceptacleobject"] for o in row}
         self._object = {o: k for k, o in enumerate(sorted(objects))}
@@ -205,7 +205,7 @@ def _single(rows: Iterable[tuple[str, ...]], what: str) -> dict[str, str]:
     for name, value in rows:
         if pairs.setdefault(name, value) != value:
             raise SeedbenchError(
-                f"{name} has more than one {what}, which the fast engine does not play; drop this game"
+                f"{name} has more than one {what}, which the fast engine does not play; drop this game."
             )
     return pairs
 

@@ -53,7 +53,7 @@ def compile_game(source: GameSource, name: str) -> Game:
     if (source.domain_sha, source.grammar_sha) not in ALLOWED:
         raise SeedbenchError(
             f"the fast engine plays one release of ALFWorld, and {name} has another domain or grammar "
-            "(older releases say `put X in/on Y`): fetch the current games, whose commands are `move X to Y`"
+            "(older releases say `put X in/on Y`): fetch the current games, whose commands are `move X to Y`."
         )
     try:
         return _compiled(source.problem, source.task)
@@ -68,7 +68,7 @@ class ALFWorldEnv(TextEnv):
     without options draws from. `backend="fast"` is our own engine, equal to the real one byte for byte.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as Gymnasium declares it
     replay: ClassVar[Literal["exact", "score"]] = "exact"
     PROMPT = ALFWORLD_PROMPT
 
@@ -81,16 +81,16 @@ class ALFWorldEnv(TextEnv):
         render_mode: str | None = None,
     ):
         if backend in ("textworld", "alfworld"):
-            raise UnsupportedError(f'backend="{backend}" is not built yet; use backend="fast"')
+            raise UnsupportedError(f'backend="{backend}" is not built yet; use backend="fast".')
         if backend != "fast":
-            raise SeedbenchError(f'ALFWorld has no backend {backend!r}; use "fast", "textworld" or "alfworld"')
+            raise SeedbenchError(f'ALFWorld has no backend {backend!r}; use "fast", "textworld" or "alfworld".')
         if render_mode not in (None, "ansi"):
-            raise SeedbenchError(f'ALFWorld has no render mode {render_mode!r}; use "ansi" or None')
+            raise SeedbenchError(f'ALFWorld has no render mode {render_mode!r}; use "ansi" or None.')
         self.data, self.split, self.backend, self.render_mode = str(data), split, backend, render_mode
         self.dataset: Dataset = open_dataset(self.data)
         self.max_steps = self.dataset.default_max_steps if max_steps is None else max_steps
         if self.max_steps < 1:
-            raise SeedbenchError(f"max_steps is {max_steps}; give at least 1")
+            raise SeedbenchError(f"max_steps is {max_steps}; give at least 1.")
         self._state: State | None = None
         self._over = True
         self._steps = 0
@@ -116,17 +116,17 @@ class ALFWorldEnv(TextEnv):
 
     def _find(self, task_id: object) -> Task:
         if not isinstance(task_id, str):
-            raise SeedbenchError(f'options["task"] is {task_id!r}; give the id of a task as a string')
+            raise SeedbenchError(f'options["task"] is {task_id!r}; give the id of a task as a string.')
         known = _index(self.dataset)
         if task_id not in known:
             self.dataset.source(task_id)  # names the cause where the id is unknown
-            raise SeedbenchError(f"the task {task_id!r} is in no split that is at hand; list them with tasks(split)")
+            raise SeedbenchError(f"the task {task_id!r} is in no split that is at hand; list them with tasks(split).")
         return known[task_id]
 
     def step(self, action: str) -> tuple[str, float, bool, bool, AlfworldInfo]:  # type: ignore[override]
         state = self._state
         if state is None or self._over:
-            raise EpisodeOver("the episode has ended or never began: call reset() before step()")
+            raise EpisodeOver("the episode has ended or never began: call reset() before step().")
         self._text, accepted = state.step(action)
         self._steps += 1
         won = state.won
@@ -153,7 +153,7 @@ class ALFWorldEnv(TextEnv):
 
     def _playing(self) -> State:
         if self._state is None:
-            raise EpisodeOver("no episode has begun: call reset() first")
+            raise EpisodeOver("no episode has begun: call reset() first.")
         return self._state
 
     def expert(self) -> str | None:
@@ -171,7 +171,7 @@ class ALFWorldEnv(TextEnv):
             other._np_random = copy.deepcopy(self._np_random)
         return other
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """The last text that was seen."""
         return self._text if self.render_mode == "ansi" else None
 

@@ -77,14 +77,16 @@ def body_digests(body: Mapping[str, Any]) -> tuple[str, str, str]:
     """
     domain, grammar = body.get("pddl_domain"), body.get("grammar")
     if not isinstance(domain, str) or not isinstance(grammar, str):
-        raise SeedbenchError("a game file needs the keys pddl_domain and grammar; fetch the published data again")
+        raise SeedbenchError("a game file needs the keys pddl_domain and grammar; fetch the published data again.")
     rule = _TASK_PAIR.search(grammar)
     if rule is None:
         raise SeedbenchError('the grammar of a game file has no "task" line; fetch the published data again')
     try:
         task = json.loads(rule[2])
     except json.JSONDecodeError:
-        raise SeedbenchError("the task line of a game file is no JSON string; fetch the published data again") from None
+        raise SeedbenchError(
+            "the task line of a game file is no JSON string; fetch the published data again."
+        ) from None
     return task, _md5(domain), _md5(_TASK_PAIR.sub(r"\1TASK", grammar))
 
 
@@ -110,7 +112,7 @@ def parse_problem(text: str) -> Problem:
 
 
 def _refuse(why: str) -> NoReturn:
-    raise SeedbenchError(f"this PDDL problem is not one of ALFWorld's: {why}; fetch or generate the game again")
+    raise SeedbenchError(f"this PDDL problem is not one of ALFWorld's: {why}; fetch or generate the game again.")
 
 
 def _objects(section: str) -> dict[str, str]:
