@@ -16,7 +16,7 @@ from tests.alfworld_house import GOALS, TASK, house, published, real_game, recor
 
 def play(*commands: str, goal: str = "place") -> State:
     """The house after some commands, each of which must be accepted."""
-    state = Game(house(goal), TASK).new()
+    state = State(Game(house(goal), TASK))
     for command in commands:
         text, accepted = state.step(command)
         assert accepted, (command, text)
@@ -43,7 +43,7 @@ def test_recorded_transcripts_byte_for_byte() -> None:
 
 def test_seen_walkthroughs_win_and_not_before_their_end() -> None:
     for game in published():
-        state = Game(game["pddl_problem"], game["task"]).new()
+        state = State(Game(game["pddl_problem"], game["task"]))
         for command in game["walkthrough"]:
             assert not state.won
             assert state.step(command)[1], (game["path"], command)
@@ -52,7 +52,7 @@ def test_seen_walkthroughs_win_and_not_before_their_end() -> None:
 
 def test_welcome_lists_the_room_and_look_does_not() -> None:
     game = Game(house(), TASK)
-    state = game.new()
+    state = State(game)
     assert state.reset() == (
         "-= Welcome to TextWorld, ALFRED! =-\n\nYou are in the middle of a room. Looking quickly around you, you see "
         "a cabinet 1, a countertop 1, a drawer 2, a drawer 1, a fridge 1, a microwave 1, a sidetable 1, "
@@ -206,7 +206,7 @@ def test_garbage_changes_nothing(command: str) -> None:
 @given(st.integers(0, 2**32), st.sampled_from(sorted(GOALS)))
 def test_clones_are_independent(seed: int, goal: str) -> None:
     """A clone replays what the original does, whatever a third play of the same game did in between."""
-    rng, state = random.Random(seed), Game(house(goal), TASK).new()
+    rng, state = random.Random(seed), State(Game(house(goal), TASK))
     for _ in range(rng.randrange(20)):
         state.step(rng.choice(state.admissible()))
     clone, noise, trace = state.clone(), state.clone(), []
@@ -221,10 +221,10 @@ def test_clones_are_independent(seed: int, goal: str) -> None:
 def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seedbench.envs.alfworld.engine._CACHED", 5)
     rng, game = random.Random(0), Game(house(), TASK)
-    state = game.new()
+    state = State(game)
     for _ in range(300):
         state.step(rng.choice(state.admissible()))
-        assert len(game._moves) <= 5 and len(game._texts) <= 5
+        assert len(game.moves) <= 5 and len(game.texts) <= 5
 
 
 def _same_as_real(problem: str, task: str, steps: int, seed: int, folder: Path, first: tuple[str, ...] = ()) -> None:

@@ -42,7 +42,7 @@ def is_dead_end(state: State) -> bool:
 
 def test_wins_every_seen_game_no_slower_than_the_walkthrough() -> None:
     for game in published():
-        steps = finish(Game(game["pddl_problem"], game["task"]).new())
+        steps = finish(State(Game(game["pddl_problem"], game["task"])))
         assert steps is not None and steps <= len(game["walkthrough"]), game["path"]
 
 
@@ -51,7 +51,7 @@ def _wins_from_anywhere(games: tuple[dict[str, str], ...], wanderings: tuple[int
     for number, game in enumerate(games):
         compiled = Game(game["pddl_problem"], game["task"])
         for steps in wanderings:
-            state = compiled.new()
+            state = State(compiled)
             wander(state, random.Random(f"{number} {steps}"), steps)
             dead = is_dead_end(state)
             assert (finish(state) is None) == dead, (game["path"], steps)
@@ -72,7 +72,7 @@ def test_wins_all_train_games_after_random_steps() -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(sorted(GOALS)), st.integers(0, 2**32), st.integers(0, 60))
 def test_wins_in_the_house_from_anywhere(goal: str, seed: int, steps: int) -> None:
-    state = Game(house(goal), TASK).new()
+    state = State(Game(house(goal), TASK))
     wander(state, random.Random(seed), steps)
     dead = is_dead_end(state)
     assert (finish(state) is None) == dead
@@ -82,7 +82,7 @@ def test_wins_in_the_house_from_anywhere(goal: str, seed: int, steps: int) -> No
 @pytest.mark.parametrize("seed", range(8))
 def test_no_shorter_way_exists_in_the_house(goal: str, seed: int) -> None:
     """Breadth-first search over every state finds no win in fewer steps than the oracle takes."""
-    start = Game(house(goal), TASK).new()
+    start = State(Game(house(goal), TASK))
     wander(start, random.Random(seed), seed * 4)
     best = finish(start.clone())
     layer, known = [start], set()
@@ -115,7 +115,7 @@ def test_no_shorter_way_exists_in_the_house(goal: str, seed: int) -> None:
     ],
 )
 def test_first_steps(goal: str, commands: list[str], expected: list[str | None]) -> None:
-    state = Game(house(goal), TASK).new()
+    state = State(Game(house(goal), TASK))
     for command in commands:
         assert state.step(command)[1], command
     for step in expected:
@@ -125,7 +125,7 @@ def test_first_steps(goal: str, commands: list[str], expected: list[str | None])
 
 
 def test_nothing_to_do_once_it_is_won() -> None:
-    state = Game(house(), TASK).new()
+    state = State(Game(house(), TASK))
     finish(state)
     assert state.won and next_action(state) is None and goal_progress(state) == 1.0
 
@@ -142,7 +142,7 @@ def test_nothing_to_do_once_it_is_won() -> None:
     ],
 )  # fmt: skip
 def test_goal_progress_by_hand(goal: str, commands: list[str], progress: list[float]) -> None:
-    state = Game(house(goal), TASK).new()
+    state = State(Game(house(goal), TASK))
     for command, share in zip(commands, progress, strict=True):
         assert state.step(command)[1], command
         assert goal_progress(state) == pytest.approx(share), command
@@ -151,7 +151,7 @@ def test_goal_progress_by_hand(goal: str, commands: list[str], progress: list[fl
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(sorted(GOALS)), st.integers(0, 2**32))
 def test_progress_is_one_exactly_when_won(goal: str, seed: int) -> None:
-    rng, state = random.Random(seed), Game(house(goal), TASK).new()
+    rng, state = random.Random(seed), State(Game(house(goal), TASK))
     for _ in range(40):
         state.step(rng.choice(state.admissible()))
         assert 0 <= goal_progress(state) <= 1 and (goal_progress(state) == 1) == state.won == won_by_definition(state)
