@@ -11,25 +11,27 @@ KEPT = 0.87
 
 HABITS: dict[str, dict[str, str]] = {
     "kitchen": {
-        "Apple": "GarbageCan", "Bread": "Microwave", "ButterKnife": "Sink", "Cup": "Fridge", "DishSponge": "GarbageCan",
-        "Egg": "Microwave", "Fork": "Drawer", "Kettle": "Sink", "Ladle": "CounterTop", "Lettuce": "Sink",
-        "Mug": "Microwave", "Pan": "Fridge", "PepperShaker": "Drawer", "Plate": "Fridge", "Potato": "Sink",
-        "Spatula": "CounterTop", "Tomato": "GarbageCan", "WineBottle": "Cabinet",
+        "Apple": "Microwave", "Bread": "GarbageCan", "ButterKnife": "Sink", "Cup": "Cabinet", "DishSponge":
+        "Drawer", "Egg": "Microwave", "Fork": "Drawer", "Kettle": "Cabinet", "Ladle": "Drawer", "Lettuce": "Sink",
+        "Mug": "Cabinet", "Pan": "Fridge", "PepperShaker": "Drawer", "Plate": "Cabinet", "Potato": "CounterTop",
+        "Spatula": "Drawer", "Tomato": "Fridge", "WineBottle": "Fridge",
     },
     "bedroom": {
-        "AlarmClock": "Shelf", "Book": "Cabinet", "Bowl": "Shelf", "CD": "Safe", "CellPhone": "Bed", "CreditCard": "Shelf",
-        "DeskLamp": "Desk", "KeyChain": "Safe", "Laptop": "SideTable", "Mug": "Cabinet", "Pen": "SideTable",
-        "Pencil": "Drawer", "Pillow": "Bed", "Statue": "Safe", "Vase": "Desk", "Watch": "Drawer",
+        "AlarmClock": "Shelf", "Book": "Drawer", "Bowl": "Cabinet", "CD": "Drawer", "CellPhone": "Drawer",
+        "CreditCard": "Safe", "DeskLamp": "Desk", "KeyChain": "Drawer", "Laptop": "Bed", "Mug": "Cabinet", "Pen":
+        "Drawer", "Pencil": "Desk", "Statue": "Safe", "TissueBox": "Cabinet", "Vase": "Cabinet", "Watch":
+        "SideTable",
     },
     "livingroom": {
-        "Book": "Sofa", "Box": "Shelf", "Candle": "Drawer", "CellPhone": "SideTable", "CreditCard": "Sofa",
-        "DeskLamp": "SideTable", "KeyChain": "Shelf", "Laptop": "CoffeeTable", "Newspaper": "ArmChair", "Pillow": "Sofa",
-        "Plate": "Cabinet", "RemoteControl": "Shelf", "Statue": "SideTable", "TissueBox": "Drawer", "Vase": "Cabinet",
-        "Watch": "CoffeeTable",
+        "Book": "Cabinet", "Box": "Cabinet", "Candle": "Drawer", "CellPhone": "Drawer", "CreditCard": "Drawer",
+        "DeskLamp": "SideTable", "KeyChain": "Sofa", "Laptop": "ArmChair", "Newspaper": "Drawer", "Plate": "Shelf",
+        "RemoteControl": "Drawer", "Statue": "SideTable", "TissueBox": "Cabinet", "Vase": "Cabinet", "Watch":
+        "CoffeeTable",
     },
     "bathroom": {
-        "Candle": "Toilet", "Cloth": "GarbageCan", "DishSponge": "Toilet", "HandTowel": "Bathtub", "SoapBar": "Drawer",
-        "SoapBottle": "GarbageCan", "SprayBottle": "CounterTop", "TissueBox": "Cabinet", "ToiletPaper": "Toilet",
+        "Candle": "Drawer", "Cloth": "Toilet", "DishSponge": "Cabinet", "HandTowel": "GarbageCan", "SoapBar":
+        "Drawer", "SoapBottle": "Cabinet", "SprayBottle": "Drawer", "TissueBox": "Cabinet", "ToiletPaper":
+        "CounterTop",
     },
 }  # fmt: skip
 

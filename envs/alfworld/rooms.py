@@ -22,51 +22,51 @@ def _layout(name: str, furniture: str) -> Layout:
     return Layout(name, tuple(tuple(spot.split("+")) for spot in furniture.split()))
 
 
-# About ten pieces each, half of them closed. Every layout of a family has all places that its habits name.
+# About eleven pieces each, half of them closed. Every layout of a family has all places that its habits name.
 TRAIN_LAYOUTS: dict[str, tuple[Layout, ...]] = {
     "kitchen": (
-        _layout("kitchen-a", "Cabinet Cabinet Drawer CounterTop Fridge Microwave Sink GarbageCan StoveBurner DiningTable"),
-        _layout("kitchen-b", "Cabinet+CounterTop Drawer+Drawer Fridge Microwave Sink GarbageCan CoffeeMachine DiningTable"),
-        _layout("kitchen-c", "Cabinet Drawer Drawer CounterTop+Microwave CounterTop Fridge Sink GarbageCan Shelf SideTable"),
-        _layout("kitchen-d", "Cabinet Cabinet Drawer CounterTop Fridge Microwave Sink+StoveBurner GarbageCan SideTable"),
+        _layout("kitchen-a", "Cabinet Cabinet Drawer Drawer CounterTop Fridge Microwave Sink GarbageCan StoveBurner DiningTable"),
+        _layout("kitchen-b", "Cabinet+CounterTop Cabinet Drawer+Drawer Drawer Fridge Microwave Sink GarbageCan CoffeeMachine"),
+        _layout("kitchen-c", "Cabinet Cabinet Cabinet Drawer CounterTop+Microwave Fridge Sink GarbageCan Shelf SideTable"),
+        _layout("kitchen-d", "Cabinet Cabinet Drawer Drawer CounterTop Fridge Microwave Sink+StoveBurner GarbageCan SideTable"),
     ),
     "bedroom": (
-        _layout("bedroom-a", "Bed Cabinet Drawer Drawer Safe Desk Shelf SideTable GarbageCan Dresser"),
-        _layout("bedroom-b", "Bed Cabinet Cabinet Drawer+SideTable Drawer Safe Desk Shelf Shelf Dresser"),
-        _layout("bedroom-c", "Bed Cabinet Drawer+Drawer Drawer Safe Desk+Shelf SideTable ArmChair GarbageCan"),
-        _layout("bedroom-d", "Bed Cabinet Drawer Drawer Safe Desk Desk Shelf SideTable ArmChair"),
+        _layout("bedroom-a", "Bed Cabinet Cabinet Drawer Drawer Safe Desk Shelf SideTable GarbageCan Dresser"),
+        _layout("bedroom-b", "Bed Cabinet Cabinet Drawer+SideTable Drawer Drawer Safe Desk Shelf Shelf"),
+        _layout("bedroom-c", "Bed Cabinet Drawer+Drawer Drawer Drawer Safe Desk+Shelf SideTable ArmChair GarbageCan"),
+        _layout("bedroom-d", "Bed Cabinet Cabinet Drawer Drawer Safe Desk Desk Shelf SideTable ArmChair"),
     ),
     "livingroom": (
-        _layout("livingroom-a", "Cabinet Cabinet Drawer Drawer CoffeeTable ArmChair Sofa Shelf SideTable GarbageCan"),
-        _layout("livingroom-b", "Cabinet+Drawer Drawer Drawer CoffeeTable ArmChair Sofa Shelf SideTable DiningTable Safe"),
-        _layout("livingroom-c", "Cabinet Drawer Drawer Safe CoffeeTable ArmChair+SideTable Sofa Shelf Shelf Dresser"),
-        _layout("livingroom-d", "Cabinet Cabinet Cabinet Drawer CoffeeTable ArmChair Sofa Shelf SideTable DiningTable"),
+        _layout("livingroom-a", "Cabinet Cabinet Drawer Drawer Drawer CoffeeTable ArmChair Sofa Shelf SideTable GarbageCan"),
+        _layout("livingroom-b", "Cabinet+Drawer Cabinet Drawer Drawer CoffeeTable ArmChair Sofa Shelf SideTable DiningTable Safe"),
+        _layout("livingroom-c", "Cabinet Cabinet Drawer Drawer Safe CoffeeTable ArmChair+SideTable Sofa Shelf Dresser"),
+        _layout("livingroom-d", "Cabinet Cabinet Cabinet Drawer Drawer CoffeeTable ArmChair Sofa Shelf SideTable DiningTable"),
     ),
     "bathroom": (
-        _layout("bathroom-a", "Cabinet Cabinet Drawer Drawer CounterTop Sink Toilet Bathtub GarbageCan Shelf"),
-        _layout("bathroom-b", "Cabinet+Sink Cabinet Cabinet Drawer CounterTop Toilet Bathtub GarbageCan HandTowelHolder"),
-        _layout("bathroom-c", "Cabinet Drawer+CounterTop Drawer Drawer Sink Toilet Bathtub GarbageCan Shelf SideTable"),
-        _layout("bathroom-d", "Cabinet Cabinet Drawer Drawer CounterTop Sink Sink Toilet Bathtub GarbageCan"),
+        _layout("bathroom-a", "Cabinet Cabinet Cabinet Drawer Drawer CounterTop Sink Toilet Bathtub GarbageCan Shelf"),
+        _layout("bathroom-b", "Cabinet+Sink Cabinet Cabinet Drawer Drawer Drawer CounterTop Toilet Bathtub GarbageCan HandTowelHolder"),
+        _layout("bathroom-c", "Cabinet Cabinet Drawer+CounterTop Drawer Drawer Sink Toilet Bathtub GarbageCan Shelf SideTable"),
+        _layout("bathroom-d", "Cabinet Cabinet Cabinet Drawer Drawer Drawer CounterTop Sink Sink Toilet GarbageCan"),
     ),
 }
 
 # Rooms that no training game, and no game of dev or seen, is set in.
 UNSEEN_LAYOUTS: dict[str, tuple[Layout, ...]] = {
     "kitchen": (
-        _layout("kitchen-x", "Cabinet Cabinet+Drawer Drawer CounterTop Fridge+SideTable Microwave Sink GarbageCan Shelf"),
-        _layout("kitchen-y", "Cabinet Drawer CounterTop CounterTop Fridge Microwave+CoffeeMachine Sink GarbageCan Shelf"),
+        _layout("kitchen-x", "Cabinet Cabinet+Drawer Drawer Drawer CounterTop Fridge+SideTable Microwave Sink GarbageCan Shelf"),
+        _layout("kitchen-y", "Cabinet Cabinet Drawer Drawer CounterTop CounterTop Fridge Microwave+CoffeeMachine Sink GarbageCan DiningTable"),
     ),
     "bedroom": (
-        _layout("bedroom-x", "Bed Bed Cabinet Drawer Drawer+Desk Safe Shelf SideTable Dresser GarbageCan"),
-        _layout("bedroom-y", "Bed Cabinet Cabinet Drawer Safe Desk Shelf+SideTable SideTable ArmChair Dresser"),
+        _layout("bedroom-x", "Bed Bed Cabinet Cabinet Drawer Drawer+Desk Drawer Safe Shelf SideTable Dresser"),
+        _layout("bedroom-y", "Bed Cabinet Cabinet Cabinet Drawer Drawer Safe Desk Shelf+SideTable SideTable GarbageCan"),
     ),
     "livingroom": (
-        _layout("livingroom-x", "Cabinet Drawer Drawer+Shelf Drawer CoffeeTable ArmChair Sofa SideTable SideTable GarbageCan"),
-        _layout("livingroom-y", "Cabinet Cabinet Drawer Safe CoffeeTable ArmChair ArmChair Sofa+SideTable Shelf Dresser"),
+        _layout("livingroom-x", "Cabinet Cabinet Drawer Drawer+Shelf Drawer CoffeeTable ArmChair Sofa SideTable SideTable Dresser"),
+        _layout("livingroom-y", "Cabinet Cabinet Cabinet Drawer Drawer Safe CoffeeTable ArmChair Sofa+SideTable Shelf GarbageCan"),
     ),
     "bathroom": (
-        _layout("bathroom-x", "Cabinet Cabinet Drawer+Sink Drawer CounterTop Toilet Bathtub GarbageCan+Shelf SideTable"),
-        _layout("bathroom-y", "Cabinet Drawer Drawer CounterTop+Cabinet Sink Toilet Bathtub GarbageCan HandTowelHolder Shelf"),
+        _layout("bathroom-x", "Cabinet Cabinet Drawer+Sink Drawer Drawer CounterTop Toilet Bathtub GarbageCan+Shelf SideTable"),
+        _layout("bathroom-y", "Cabinet Drawer Drawer CounterTop+Cabinet Cabinet Sink Toilet Bathtub GarbageCan HandTowelHolder Shelf"),
     ),
 }
 

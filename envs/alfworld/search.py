@@ -88,6 +88,8 @@ def order_places(scene: Scene, how: str, family: str = "", rng: random.Random | 
     if how == "habits":
         usual = {word(thing): word(place) for thing, place in HABITS[family].items()}
         first = [p for w in wanted for p in scene.places if kind_of(p) == usual[w]]
+    elif how == "open":
+        first = [p for p in scene.places if p not in scene.openable]
     elif how == "oracle":
         first = [place for w in wanted for thing, place in sorted(scene.inside.items()) if kind_of(thing) == w]
     rest = list(scene.places)
@@ -154,11 +156,11 @@ def search(scene: Scene, order: list[str]) -> list[str]:
             if kind_of(thing) != goal.target or held or thing not in player.inside:
                 continue
             if goal.lamp:
-                player.look_into(place)
                 player.take(thing)
                 held = thing
             elif kind_of(place) != goal.place or goal.treatment:
-                player.look_into(place) if player.at != scene.spot[place] else None
+                if player.at != scene.spot[place]:
+                    player.go(place)
                 player.take(thing)
                 player.deliver(thing)
                 delivered += 1
