@@ -1,6 +1,6 @@
 """Where ALFWorld games come from: the embedded `mini` set, or a folder with the published games.
 
-    data = open_dataset("mini")                   # or a folder that holds json_2.1.1
+    data = open_dataset("mini")                   # or a folder that holds json_2.1.1, or generated games
     for task in data.tasks("seen"):
         source = data.source(task.id)             # the texts an engine compiles
 
@@ -83,8 +83,8 @@ class Dataset(ABC):
 
     default_max_steps: int
 
-    def __init__(self, manifest: str):
-        self.manifest = manifests.load(manifest)
+    def __init__(self, manifest: manifests.Manifest):
+        self.manifest = manifest
 
     def tasks(self, split: str) -> tuple[Task, ...]:
         """The whole split in manifest order. Raises SeedbenchError for an unknown, absent or short split."""
@@ -101,7 +101,10 @@ class Dataset(ABC):
         if row is None:
             tail = task_id.rpartition("/")[2]
             close = [i for i in self.manifest.rows if tail and i.endswith(tail)]
-            close = close or difflib.get_close_matches(task_id, self.manifest.rows, n=1, cutoff=0.0)
+            if not close:  # ids of one folder before all ids: comparing thousands of long ids takes a second
+                folder = task_id.rpartition("/")[0] + "/"
+                near = [i for i in self.manifest.rows if i.startswith(folder)] or list(self.manifest.rows)
+                close = difflib.get_close_matches(task_id, near, n=1, cutoff=0.0)
             raise SeedbenchError(f"No ALFWorld task has the id {task_id!r}; the closest is {close[0]!r}.")
         return row
 
@@ -123,7 +126,7 @@ class Dataset(ABC):
         return self.manifest.digest
 
     def _as_tasks(self, split: str) -> tuple[Task, ...]:
-        return tuple(Task(row.id, ENV_ID, split, row.kind) for row in self.manifest.split(_stored(split)))
+        return tuple(Task(row.id, ENV_ID, split, row.kind, row.options) for row in self.manifest.split(_stored(split)))
 
 
 def _stored(split: str) -> str:
@@ -137,13 +140,13 @@ def open_dataset(data: str | Path) -> Dataset:
 
 @lru_cache(maxsize=None)
 def _open(data: str) -> Dataset:
-    # Imported here because both build on the nouns above.
+    # Imported here because both modules build on the nouns above.
+    from seedbench.envs.alfworld import frozen, published
+
     if data == "mini":
-        from seedbench.envs.alfworld.mini import Mini
-
-        return Mini()
-    from seedbench.envs.alfworld.published import Published
-
-    return Published(Path(data))
+        return frozen.open_mini()
+    if (Path(data) / frozen.GAMES).is_file():
+        return frozen.open_generated(Path(data))
+    return published.Published(Path(data))
 
 

@@ -1,7 +1,8 @@
-"""Write the committed manifest of the published games: `python -m seedbench.envs.alfworld.freeze LIST.jsonl.xz`.
+"""Write the exam papers that are committed: `python -m seedbench.envs.alfworld.freeze LIST.jsonl.xz` or `... mini`.
 
-Run once for a release of the games and then only to prove that the file in the repository is what it says. LIST holds
-one JSON object a game, in exam order, with path, split, task_type, task and the sha256 of its problem.
+The first writes the manifest of the published games; LIST holds one JSON object a game, in exam order, with path,
+split, task_type, task and the sha256 of its problem. The second writes the embedded games and their manifest. Each is
+run once for a release of the games, and then only to prove that a file in the repository is what it says.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from seedbench.core import stream
 from seedbench.envs import manifests
+from seedbench.envs.alfworld import frozen
 from seedbench.envs.alfworld.data import DOMAIN_SHA, ENV_ID, GRAMMAR_SHA, content_digest_of
 from seedbench.envs.manifests import Row
 
@@ -44,5 +46,21 @@ def write_published(listing: Path, path: Path) -> None:
     manifests.write(path, header, published_rows(listing))
 
 
+def write_mini(listing: Path, games: Path) -> None:
+    """Write the embedded set. Its games are an exam paper: once released they are never written again."""
+    frozen.write_set(listing, games, prefix="mini", seed=0, level=2, sizes=frozen.MINI_SIZES)
+
+
+def main(arguments: list[str]) -> None:
+    """`LIST.jsonl.xz` writes the published manifest, `mini` the embedded games with theirs."""
+    if len(arguments) != 1:
+        raise SystemExit(__doc__)
+    committed = Path(manifests.__file__).parent
+    if arguments[0] == "mini":
+        write_mini(committed / f"{frozen.MINI}.jsonl.xz", Path(__file__).with_name("mini.jsonl.xz"))
+    else:
+        write_published(Path(arguments[0]), committed / "alfworld.jsonl.xz")
+
+
 if __name__ == "__main__":
-    write_published(Path(sys.argv[1]), Path(manifests.__file__).with_name("alfworld.jsonl.xz"))
+    main(sys.argv[1:])

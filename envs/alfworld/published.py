@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 
 from seedbench.core import SeedbenchError, Task
+from seedbench.envs import manifests
 from seedbench.envs.alfworld import data
 from seedbench.envs.alfworld.data import FOLDER_OF, GAME, RELEASE, GameSource
 
@@ -55,7 +56,7 @@ class Published(data.Dataset):
     default_max_steps = 50
 
     def __init__(self, folder: Path):
-        super().__init__(MANIFEST)
+        super().__init__(manifests.load(MANIFEST))
         if not folder.is_dir():
             why = "is a file" if folder.exists() else "does not exist"
             raise SeedbenchError(

@@ -1,21 +1,24 @@
 """Scripted searchers: how far the rules alone take an agent, and how far they take one that knows the habits.
 
 They play on a game's PDDL problem text with a model of the few rules that they use, and give the commands they would
-type, so that an engine can check them. Three orders of looking: `listed` (as the room is listed at the start),
-`habits` (the habitual kind of place first, then as listed) and `oracle` (straight to the thing: a proof that the game
-can be won).
+type, so that an engine can check them. Orders of looking: `listed` (as the room is listed at the start), `random`,
+`open` (places that need no opening first), `backwards` (the same from the end of the list), `habits` (the habitual kind
+of place first, then as listed) and `oracle` (straight to the thing: a proof that the game can be won).
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from seedbench.core import Task, stream
+from seedbench.envs.alfworld.data import Dataset
 from seedbench.envs.alfworld.habits import HABITS, word
 
+ORDERS = ("listed", "random", "open", "backwards", "habits", "oracle")
 _FACT = re.compile(r"\((\w+) ([^()]+)\)")
 _TREATMENT = {"isClean": ("clean", "sinkbasin"), "isHot": ("heat", "microwave"), "isCool": ("cool", "fridge")}
 
@@ -39,7 +42,6 @@ class Scene:
     openable: set[str]
     inside: dict[str, str]  # object -> place
     goal: Goal
-    families: set[str] = field(default_factory=set)
 
 
 def read_scene(problem: str) -> Scene:
@@ -82,20 +84,32 @@ def kind_of(name: str) -> str:
 
 
 def order_places(scene: Scene, how: str, family: str = "", rng: random.Random | None = None) -> list[str]:
-    """The places in the order in which a searcher looks: "listed", "random", "habits" or "oracle"."""
+    """The places in the order in which a searcher looks, one of ORDERS. `habits` needs the family, `random` the rng."""
     wanted = [scene.goal.target, *([scene.goal.lamp] if scene.goal.lamp else [])]
     first: list[str] = []
+    rest = list(scene.places)
     if how == "habits":
         usual = {word(thing): word(place) for thing, place in HABITS[family].items()}
-        first = [p for w in wanted for p in scene.places if kind_of(p) == usual[w]]
-    elif how == "open":
-        first = [p for p in scene.places if p not in scene.openable]
+        first = [p for w in wanted for p in rest if kind_of(p) == usual[w]]
     elif how == "oracle":
         first = [place for w in wanted for thing, place in sorted(scene.inside.items()) if kind_of(thing) == w]
-    rest = list(scene.places)
-    if how == "random":
+    elif how == "random":
         (rng or random.Random(0)).shuffle(rest)
+    elif how == "open":
+        rest.sort(key=lambda place: place in scene.openable)
+    elif how == "backwards":
+        rest = sorted(rest[::-1], key=lambda place: place in scene.openable)
     return list(dict.fromkeys([*first, *rest]))
+
+
+def success(dataset: Dataset, tasks: Sequence[Task], how: str, steps: int) -> float:
+    """Share of tasks that a searcher wins within `steps`. Tasks carry their family in `options`."""
+    won = 0
+    for task in tasks:
+        scene = read_scene(dataset.source(task.id).problem)
+        rng = random.Random(stream("alfworld searcher", task.id))
+        won += len(search(scene, order_places(scene, how, task.options["family"], rng))) <= steps
+    return won / len(tasks)
 
 
 class _Player:

@@ -1,7 +1,7 @@
 """Frozen exam papers: every task of an environment's data set, with its kind, split and content digest.
 
 One xz file of JSON lines a data set. Line 1 is the header, an object with at least `"schema"` and `"env"`; each
-further line is `[id, kind, split, digest]` in exam order. The files are written once, by a committed function of the
+further line is `[id, kind, split, digest]` or `[id, kind, split, digest, options]` in exam order. The files are written once, by a committed function of the
 environment, and then only read.
 """
 
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 SCHEMA = 1
@@ -27,6 +28,7 @@ class Row(NamedTuple):
     kind: str
     split: str
     digest: str
+    options: Mapping[str, Any] = MappingProxyType({})  # facts about the task for its `Task.options`
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +46,23 @@ class Manifest:
 
 @lru_cache(maxsize=None)
 def load(name: str) -> Manifest:
-    """Read the committed manifest `name` (a file name without `.jsonl.xz`), once a process."""
-    lines = lzma.decompress((resources.files(__name__) / f"{name}.jsonl.xz").read_bytes())
+    """The committed manifest `name` (a file name without `.jsonl.xz`), read once a process."""
+    return parse((resources.files(__name__) / f"{name}.jsonl.xz").read_bytes())
+
+
+def parse(packed: bytes) -> Manifest:
+    """Read the bytes of a manifest file. Raises ValueError or LZMAError for bytes that are none."""
+    lines = lzma.decompress(packed)
     header, *rows = (json.loads(line) for line in lines.splitlines())
+    if header.get("schema") != SCHEMA:
+        raise ValueError(f"not a manifest of schema {SCHEMA}")
     return Manifest(header, {row[0]: Row(*row) for row in rows}, hashlib.sha256(lines).hexdigest())
 
 
 def write(path: Path, header: Mapping[str, Any], rows: Iterable[Row]) -> None:
     """Write a manifest. The bytes depend on header and rows alone."""
-    write_lines(path, [{"schema": SCHEMA, **header}, *map(list, rows)])
+    lines = ([*row[:4], dict(row.options)] if row.options else list(row[:4]) for row in rows)
+    write_lines(path, [{"schema": SCHEMA, **header}, *lines])
 
 
 def write_lines(path: Path, values: Iterable[Any]) -> None:
