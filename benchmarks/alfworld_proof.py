@@ -68,7 +68,11 @@ def in_textworld(job: tuple[str, str]) -> tuple[str, str, int]:
         state, _, _ = env.step(command)
         return state["admissible_commands"], bool(state["won"])
 
-    return task_id, fault(commands, (state["admissible_commands"], bool(state["won"])), step, dataset.default_max_steps), len(commands)
+    return (
+        task_id,
+        fault(commands, (state["admissible_commands"], bool(state["won"])), step, dataset.default_max_steps),
+        len(commands),
+    )
 
 
 def in_fast(jobs: list[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
@@ -88,7 +92,11 @@ def in_fast(jobs: list[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
     for _, task_id in jobs:
         _, info = env.reset(options={"task": task_id})
         commands = walkthrough(dataset, task_id)
-        yield task_id, fault(commands, (info["admissible"], info["won"]), step, dataset.default_max_steps), len(commands)
+        yield (
+            task_id,
+            fault(commands, (info["admissible"], info["won"]), step, dataset.default_max_steps),
+            len(commands),
+        )
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -138,7 +138,7 @@ def open_dataset(data: str | Path) -> Dataset:
     return _open("mini") if str(data) == "mini" else _open(str(Path(data).expanduser().resolve()))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _open(data: str) -> Dataset:
     # Imported here because both modules build on the nouns above.
     from seedbench.envs.alfworld import frozen, published
@@ -148,5 +148,3 @@ def _open(data: str) -> Dataset:
     if (Path(data) / frozen.GAMES).is_file():
         return frozen.open_generated(Path(data))
     return published.Published(Path(data))
-
-

@@ -41,7 +41,9 @@ class Frozen(Dataset):
         task, problem = self._games[task_id]
         source = GameSource(problem, task, DOMAIN_SHA, GRAMMAR_SHA)
         if content_digest(source) != row.digest:
-            raise SeedbenchError(f"The game {task_id} is not as its manifest says; restore the file or generate it again.")
+            raise SeedbenchError(
+                f"The game {task_id} is not as its manifest says; restore the file or generate it again."
+            )
         return source
 
     def _tasks(self, split: str) -> tuple[Task, ...]:
@@ -53,7 +55,9 @@ class Frozen(Dataset):
             games = [json.loads(line) for line in lzma.decompress(self._read()).splitlines()]
             return {name: (task, problem) for name, task, problem in games}
         except (OSError, lzma.LZMAError, ValueError) as error:
-            raise SeedbenchError(f"The generated games cannot be read ({error}); generate or install them again.") from error
+            raise SeedbenchError(
+                f"The generated games cannot be read ({error}); generate or install them again."
+            ) from error
 
 
 def open_mini() -> Frozen:

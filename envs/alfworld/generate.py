@@ -146,7 +146,7 @@ def _furnish(chosen: Sequence[tuple[str, rooms.Layout]], level: Level) -> list[P
 
 
 def _put_away(rng: random.Random, places: list[Place], things: list[tuple[str, str]]) -> list[Place]:
-    """Choose a place for each thing, given as (family, type): by habit mostly, else anywhere in its room that can hold it."""
+    """A place for each thing, given as (family, type): mostly by habit, else anywhere in its room that can hold it."""
     where: list[Place] = []
     for family, thing in things:
         usual = HABITS[family][thing]
@@ -191,7 +191,11 @@ def _goal(kind: str, target: str, goal: str) -> str:
     if kind == "pick_two_obj_and_place":
         second = f"(exists (?o2 - object) (and (not (= ?o1 ?o2)) {there('?o2')}))"
         return f"(exists (?r - receptacle) (exists (?o1 - object) (and {there('?o1')} {second})))"
-    done = {"clean": "(cleanable ?o) (isClean ?o) ", "heat": "(heatable ?o) (isHot ?o) ", "cool": "(coolable ?o) (isCool ?o) "}
+    done = {
+        "clean": "(cleanable ?o) (isClean ?o) ",
+        "heat": "(heatable ?o) (isHot ?o) ",
+        "cool": "(coolable ?o) (isCool ?o) ",
+    }
     state = done.get(kind.split("_")[1], "")
     return f"(exists (?r - receptacle) (exists (?o - object) (and {state}{there('?o')})))"
 

@@ -55,14 +55,15 @@ class Published(data.Dataset):
 
     default_max_steps = 50
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, base: Path | None = None):
+        """`base` is where train, valid_seen and valid_unseen are or will be; found in `folder` by default."""
         super().__init__(manifests.load(MANIFEST))
         if not folder.is_dir():
             why = "is a file" if folder.exists() else "does not exist"
             raise SeedbenchError(
-                f"The data folder {folder} {why}; name the folder that holds {ROOT}, or leave --data out to play `mini`."
+                f"The data folder {folder} {why}; name the folder that holds {ROOT}, or leave --data out for `mini`."
             )
-        self.base = locate(folder)
+        self.base = base or locate(folder)
         self._listed: dict[str, tuple[Task, ...]] = {}
 
     def path(self, task_id: str) -> Path:
@@ -118,5 +119,5 @@ def locate(folder: Path) -> Path:
     what = "is empty" if not any(folder.iterdir()) else f"holds no {ROOT} with train, valid_seen or valid_unseen"
     raise SeedbenchError(
         f"The data folder {folder} {what}; unpack the published games there (`seedbench data import`), or leave --data "
-        f"out to play `mini`."
+        f"out for `mini`."
     )

@@ -25,10 +25,21 @@ def _layout(name: str, furniture: str) -> Layout:
 # About eleven pieces each, half of them closed. Every layout of a family has all places that its habits name.
 TRAIN_LAYOUTS: dict[str, tuple[Layout, ...]] = {
     "kitchen": (
-        _layout("kitchen-a", "Cabinet Cabinet Drawer Drawer CounterTop Fridge Microwave Sink GarbageCan StoveBurner DiningTable"),
-        _layout("kitchen-b", "Cabinet+CounterTop Cabinet Drawer+Drawer Drawer Fridge Microwave Sink GarbageCan CoffeeMachine"),
-        _layout("kitchen-c", "Cabinet Cabinet Cabinet Drawer CounterTop+Microwave Fridge Sink GarbageCan Shelf SideTable"),
-        _layout("kitchen-d", "Cabinet Cabinet Drawer Drawer CounterTop Fridge Microwave Sink+StoveBurner GarbageCan SideTable"),
+        _layout(
+            "kitchen-a",
+            "Cabinet Cabinet Drawer Drawer CounterTop Fridge Microwave Sink GarbageCan StoveBurner DiningTable",
+        ),
+        _layout(
+            "kitchen-b",
+            "Cabinet+CounterTop Cabinet Drawer+Drawer Drawer Fridge Microwave Sink GarbageCan CoffeeMachine",
+        ),
+        _layout(
+            "kitchen-c", "Cabinet Cabinet Cabinet Drawer CounterTop+Microwave Fridge Sink GarbageCan Shelf SideTable"
+        ),
+        _layout(
+            "kitchen-d",
+            "Cabinet Cabinet Drawer Drawer CounterTop Fridge Microwave Sink+StoveBurner GarbageCan SideTable",
+        ),
     ),
     "bedroom": (
         _layout("bedroom-a", "Bed Cabinet Cabinet Drawer Drawer Safe Desk Shelf SideTable GarbageCan Dresser"),
@@ -37,15 +48,29 @@ TRAIN_LAYOUTS: dict[str, tuple[Layout, ...]] = {
         _layout("bedroom-d", "Bed Cabinet Cabinet Drawer Drawer Safe Desk Desk Shelf SideTable ArmChair"),
     ),
     "livingroom": (
-        _layout("livingroom-a", "Cabinet Cabinet Drawer Drawer Drawer CoffeeTable ArmChair Sofa Shelf SideTable GarbageCan"),
-        _layout("livingroom-b", "Cabinet+Drawer Cabinet Drawer Drawer CoffeeTable ArmChair Sofa Shelf SideTable DiningTable Safe"),
+        _layout(
+            "livingroom-a", "Cabinet Cabinet Drawer Drawer Drawer CoffeeTable ArmChair Sofa Shelf SideTable GarbageCan"
+        ),
+        _layout(
+            "livingroom-b",
+            "Cabinet+Drawer Cabinet Drawer Drawer CoffeeTable ArmChair Sofa Shelf SideTable DiningTable Safe",
+        ),
         _layout("livingroom-c", "Cabinet Cabinet Drawer Drawer Safe CoffeeTable ArmChair+SideTable Sofa Shelf Dresser"),
-        _layout("livingroom-d", "Cabinet Cabinet Cabinet Drawer Drawer CoffeeTable ArmChair Sofa Shelf SideTable DiningTable"),
+        _layout(
+            "livingroom-d",
+            "Cabinet Cabinet Cabinet Drawer Drawer CoffeeTable ArmChair Sofa Shelf SideTable DiningTable",
+        ),
     ),
     "bathroom": (
         _layout("bathroom-a", "Cabinet Cabinet Cabinet Drawer Drawer CounterTop Sink Toilet Bathtub GarbageCan Shelf"),
-        _layout("bathroom-b", "Cabinet+Sink Cabinet Cabinet Drawer Drawer Drawer CounterTop Toilet Bathtub GarbageCan HandTowelHolder"),
-        _layout("bathroom-c", "Cabinet Cabinet Drawer+CounterTop Drawer Drawer Sink Toilet Bathtub GarbageCan Shelf SideTable"),
+        _layout(
+            "bathroom-b",
+            "Cabinet+Sink Cabinet Cabinet Drawer Drawer Drawer CounterTop Toilet Bathtub GarbageCan HandTowelHolder",
+        ),
+        _layout(
+            "bathroom-c",
+            "Cabinet Cabinet Drawer+CounterTop Drawer Drawer Sink Toilet Bathtub GarbageCan Shelf SideTable",
+        ),
         _layout("bathroom-d", "Cabinet Cabinet Cabinet Drawer Drawer Drawer CounterTop Sink Sink Toilet GarbageCan"),
     ),
 }
@@ -53,20 +78,41 @@ TRAIN_LAYOUTS: dict[str, tuple[Layout, ...]] = {
 # Rooms that no training game, and no game of dev or seen, is set in.
 UNSEEN_LAYOUTS: dict[str, tuple[Layout, ...]] = {
     "kitchen": (
-        _layout("kitchen-x", "Cabinet Cabinet+Drawer Drawer Drawer CounterTop Fridge+SideTable Microwave Sink GarbageCan Shelf"),
-        _layout("kitchen-y", "Cabinet Cabinet Drawer Drawer CounterTop CounterTop Fridge Microwave+CoffeeMachine Sink GarbageCan DiningTable"),
+        _layout(
+            "kitchen-x",
+            "Cabinet Cabinet+Drawer Drawer Drawer CounterTop Fridge+SideTable Microwave Sink GarbageCan Shelf",
+        ),
+        _layout(
+            "kitchen-y",
+            "Cabinet Cabinet Drawer Drawer CounterTop CounterTop Fridge Microwave+CoffeeMachine Sink GarbageCan "
+            "DiningTable",
+        ),
     ),
     "bedroom": (
         _layout("bedroom-x", "Bed Bed Cabinet Cabinet Drawer Drawer+Desk Drawer Safe Shelf SideTable Dresser"),
-        _layout("bedroom-y", "Bed Cabinet Cabinet Cabinet Drawer Drawer Safe Desk Shelf+SideTable SideTable GarbageCan"),
+        _layout(
+            "bedroom-y", "Bed Cabinet Cabinet Cabinet Drawer Drawer Safe Desk Shelf+SideTable SideTable GarbageCan"
+        ),
     ),
     "livingroom": (
-        _layout("livingroom-x", "Cabinet Cabinet Drawer Drawer+Shelf Drawer CoffeeTable ArmChair Sofa SideTable SideTable Dresser"),
-        _layout("livingroom-y", "Cabinet Cabinet Cabinet Drawer Drawer Safe CoffeeTable ArmChair Sofa+SideTable Shelf GarbageCan"),
+        _layout(
+            "livingroom-x",
+            "Cabinet Cabinet Drawer Drawer+Shelf Drawer CoffeeTable ArmChair Sofa SideTable SideTable Dresser",
+        ),
+        _layout(
+            "livingroom-y",
+            "Cabinet Cabinet Cabinet Drawer Drawer Safe CoffeeTable ArmChair Sofa+SideTable Shelf GarbageCan",
+        ),
     ),
     "bathroom": (
-        _layout("bathroom-x", "Cabinet Cabinet Drawer+Sink Drawer Drawer CounterTop Toilet Bathtub GarbageCan+Shelf SideTable"),
-        _layout("bathroom-y", "Cabinet Drawer Drawer CounterTop+Cabinet Cabinet Sink Toilet Bathtub GarbageCan HandTowelHolder Shelf"),
+        _layout(
+            "bathroom-x",
+            "Cabinet Cabinet Drawer+Sink Drawer Drawer CounterTop Toilet Bathtub GarbageCan+Shelf SideTable",
+        ),
+        _layout(
+            "bathroom-y",
+            "Cabinet Drawer Drawer CounterTop+Cabinet Cabinet Sink Toilet Bathtub GarbageCan HandTowelHolder Shelf",
+        ),
     ),
 }
 
@@ -75,57 +121,68 @@ OPENABLE = frozenset({"Cabinet", "Drawer", "Fridge", "Microwave", "Safe"})
 BASIN = {"Sink": "SinkBasin", "Bathtub": "BathtubBasin"}
 
 
-def _contains(**kinds: str) -> dict[str, frozenset[str]]:
-    return {place: frozenset(things.split()) for place, things in kinds.items()}
+def _set(names: str) -> frozenset[str]:
+    return frozenset(names.split())
 
 
-CONTAINS = _contains(
-    ArmChair="Book Box CellPhone CreditCard KeyChain Laptop Newspaper Pillow RemoteControl",
-    Bathtub="Cloth DishSponge HandTowel SoapBar",
-    Bed="Book CellPhone Laptop Pillow",
-    Cabinet="Book Bowl Box CD Candle Cloth Cup DishSponge HandTowel Kettle Ladle Mug Newspaper Pan PepperShaker Plate "
-    "SoapBar SoapBottle SprayBottle TissueBox ToiletPaper Vase WineBottle",
-    CoffeeMachine="Mug",
-    CoffeeTable="Book Box Candle CellPhone CreditCard KeyChain Laptop Newspaper Plate RemoteControl Statue TissueBox Vase "
-    "Watch",
-    CounterTop="Apple Bread ButterKnife Candle Cloth Cup DishSponge Egg Fork HandTowel Kettle Ladle Lettuce Mug Pan "
-    "PepperShaker Plate Potato SoapBar SoapBottle Spatula SprayBottle TissueBox ToiletPaper Tomato WineBottle",
-    Desk="AlarmClock Book Bowl CD CellPhone CreditCard KeyChain Laptop Mug Pen Pencil Statue Vase Watch",
-    DiningTable="Apple Book Box Bread ButterKnife Candle CellPhone CreditCard Cup DishSponge Egg Fork Kettle KeyChain Ladle "
-    "Laptop Lettuce Mug Newspaper Pan PepperShaker Plate Potato RemoteControl Spatula Statue TissueBox Tomato Vase Watch "
-    "WineBottle",
-    Drawer="Book ButterKnife CD Candle CellPhone Cloth CreditCard DishSponge Fork HandTowel KeyChain Ladle Newspaper Pen "
-    "Pencil PepperShaker RemoteControl SoapBar SoapBottle Spatula SprayBottle TissueBox ToiletPaper Watch",
-    Dresser="AlarmClock Book Bowl Box CD CellPhone CreditCard KeyChain Laptop Mug Newspaper Pen Pencil Plate RemoteControl "
-    "Statue TissueBox Vase Watch",
-    Fridge="Apple Bread Cup Egg Lettuce Mug Pan Plate Potato Tomato WineBottle",
-    GarbageCan="Apple Bread CD Cloth DishSponge Egg HandTowel Lettuce Newspaper Pen Pencil Potato SoapBar SoapBottle "
-    "SprayBottle TissueBox ToiletPaper Tomato WineBottle",
-    HandTowelHolder="HandTowel",
-    Microwave="Apple Bread Cup Egg Mug Plate Potato Tomato",
-    Safe="CD CellPhone CreditCard KeyChain Statue Vase",
-    Shelf="AlarmClock Book Bowl Box CD Candle CellPhone Cloth CreditCard Cup DishSponge HandTowel Kettle KeyChain Mug "
-    "Newspaper Pen Pencil PepperShaker Plate RemoteControl SoapBar SoapBottle SprayBottle Statue TissueBox ToiletPaper "
-    "Vase Watch WineBottle",
-    SideTable="AlarmClock Apple Book Bowl Box Bread ButterKnife CD Candle CellPhone Cloth CreditCard Cup DishSponge Egg Fork "
-    "HandTowel Kettle KeyChain Laptop Lettuce Mug Newspaper Pan Pen Pencil PepperShaker Plate Potato RemoteControl SoapBar "
-    "SoapBottle Spatula SprayBottle Statue TissueBox ToiletPaper Tomato Vase Watch WineBottle",
-    Sink="Apple ButterKnife Cloth Cup DishSponge Egg Fork HandTowel Kettle Ladle Lettuce Mug Pan Plate Potato SoapBar "
-    "Spatula Tomato",
-    Sofa="Book Box CellPhone CreditCard KeyChain Laptop Newspaper Pillow RemoteControl",
-    StoveBurner="Kettle Pan",
-    Toilet="Candle Cloth DishSponge HandTowel SoapBar SoapBottle SprayBottle TissueBox ToiletPaper",
+def _table(text: str) -> dict[str, frozenset[str]]:
+    """Entries such as `Bed: Book Pillow;`."""
+    entries = (entry.partition(":") for entry in text.split(";") if entry.strip())
+    return {place.strip(): _set(things) for place, _, things in entries}
+
+
+CONTAINS = _table(
+    """
+    ArmChair: Book Box CellPhone CreditCard KeyChain Laptop Newspaper Pillow RemoteControl;
+    Bathtub: Cloth DishSponge HandTowel SoapBar;
+    Bed: Book CellPhone Laptop Pillow;
+    Cabinet: Book Bowl Box CD Candle Cloth Cup DishSponge HandTowel Kettle Ladle Mug Newspaper Pan
+        PepperShaker Plate SoapBar SoapBottle SprayBottle TissueBox ToiletPaper Vase WineBottle;
+    CoffeeMachine: Mug;
+    CoffeeTable: Book Box Candle CellPhone CreditCard KeyChain Laptop Newspaper Plate RemoteControl Statue
+        TissueBox Vase Watch;
+    CounterTop: Apple Bread ButterKnife Candle Cloth Cup DishSponge Egg Fork HandTowel Kettle Ladle Lettuce
+        Mug Pan PepperShaker Plate Potato SoapBar SoapBottle Spatula SprayBottle TissueBox ToiletPaper Tomato
+        WineBottle;
+    Desk: AlarmClock Book Bowl CD CellPhone CreditCard KeyChain Laptop Mug Pen Pencil Statue Vase Watch;
+    DiningTable: Apple Book Box Bread ButterKnife Candle CellPhone CreditCard Cup DishSponge Egg Fork Kettle
+        KeyChain Ladle Laptop Lettuce Mug Newspaper Pan PepperShaker Plate Potato RemoteControl Spatula Statue
+        TissueBox Tomato Vase Watch WineBottle;
+    Drawer: Book ButterKnife CD Candle CellPhone Cloth CreditCard DishSponge Fork HandTowel KeyChain Ladle
+        Newspaper Pen Pencil PepperShaker RemoteControl SoapBar SoapBottle Spatula SprayBottle TissueBox
+        ToiletPaper Watch;
+    Dresser: AlarmClock Book Bowl Box CD CellPhone CreditCard KeyChain Laptop Mug Newspaper Pen Pencil Plate
+        RemoteControl Statue TissueBox Vase Watch;
+    Fridge: Apple Bread Cup Egg Lettuce Mug Pan Plate Potato Tomato WineBottle;
+    GarbageCan: Apple Bread CD Cloth DishSponge Egg HandTowel Lettuce Newspaper Pen Pencil Potato SoapBar
+        SoapBottle SprayBottle TissueBox ToiletPaper Tomato WineBottle;
+    HandTowelHolder: HandTowel;
+    Microwave: Apple Bread Cup Egg Mug Plate Potato Tomato;
+    Safe: CD CellPhone CreditCard KeyChain Statue Vase;
+    Shelf: AlarmClock Book Bowl Box CD Candle CellPhone Cloth CreditCard Cup DishSponge HandTowel Kettle
+        KeyChain Mug Newspaper Pen Pencil PepperShaker Plate RemoteControl SoapBar SoapBottle SprayBottle
+        Statue TissueBox ToiletPaper Vase Watch WineBottle;
+    SideTable: AlarmClock Apple Book Bowl Box Bread ButterKnife CD Candle CellPhone Cloth CreditCard Cup
+        DishSponge Egg Fork HandTowel Kettle KeyChain Laptop Lettuce Mug Newspaper Pan Pen Pencil PepperShaker
+        Plate Potato RemoteControl SoapBar SoapBottle Spatula SprayBottle Statue TissueBox ToiletPaper Tomato
+        Vase Watch WineBottle;
+    Sink: Apple ButterKnife Cloth Cup DishSponge Egg Fork HandTowel Kettle Ladle Lettuce Mug Pan Plate Potato
+        SoapBar Spatula Tomato;
+    Sofa: Book Box CellPhone CreditCard KeyChain Laptop Newspaper Pillow RemoteControl;
+    StoveBurner: Kettle Pan;
+    Toilet: Candle Cloth DishSponge HandTowel SoapBar SoapBottle SprayBottle TissueBox ToiletPaper;
+    """
 )
 
-CLEANABLE = frozenset(
+CLEANABLE = _set(
     "Apple Bowl ButterKnife Cloth Cup DishSponge Egg Fork Kettle Ladle Lettuce Mug Pan Plate Potato SoapBar Spatula "
-    "Tomato".split()
+    "Tomato"
 )
-HEATABLE = frozenset("Apple Bread Cup Egg Mug Plate Potato Tomato".split())
-COOLABLE = frozenset("Apple Bowl Bread Cup Egg Lettuce Mug Pan Plate Potato Tomato WineBottle".split())
-SLICEABLE = frozenset("Apple Bread Egg Lettuce Potato Tomato".split())
+HEATABLE = _set("Apple Bread Cup Egg Mug Plate Potato Tomato")
+COOLABLE = _set("Apple Bowl Bread Cup Egg Lettuce Mug Pan Plate Potato Tomato WineBottle")
+SLICEABLE = _set("Apple Bread Egg Lettuce Potato Tomato")
 TOGGLEABLE = frozenset({"DeskLamp"})
-VESSELS = frozenset("Bowl Box Cup Mug Pan Plate".split())  # isReceptacleObject
+VESSELS = _set("Bowl Box Cup Mug Pan Plate")  # isReceptacleObject
 
 
 def receptacle_type(furniture: str) -> str:

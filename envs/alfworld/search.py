@@ -27,7 +27,7 @@ class Goal(NamedTuple):
     """What a game wants, in the games' words."""
 
     target: str
-    count: int
+    number: int
     place: str  # "" where a lamp is to be used
     lamp: str
     treatment: tuple[str, str] | None  # ("heat", "microwave")
@@ -98,7 +98,8 @@ def order_places(scene: Scene, how: str, family: str = "", rng: random.Random | 
     elif how == "open":
         rest.sort(key=lambda place: place in scene.openable)
     elif how == "backwards":
-        rest = sorted(rest[::-1], key=lambda place: place in scene.openable)
+        rest.reverse()
+        rest.sort(key=lambda place: place in scene.openable)
     return list(dict.fromkeys([*first, *rest]))
 
 
@@ -178,7 +179,7 @@ def search(scene: Scene, order: list[str]) -> list[str]:
                 player.take(thing)
                 player.deliver(thing)
                 delivered += 1
-                if delivered == goal.count:
+                if delivered == goal.number:
                     return player.commands
         if held and lamp_at:
             if player.at != scene.spot[lamp_at]:

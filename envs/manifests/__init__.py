@@ -1,8 +1,8 @@
 """Frozen exam papers: every task of an environment's data set, with its kind, split and content digest.
 
 One xz file of JSON lines a data set. Line 1 is the header, an object with at least `"schema"` and `"env"`; each
-further line is `[id, kind, split, digest]` or `[id, kind, split, digest, options]` in exam order. The files are written once, by a committed function of the
-environment, and then only read.
+further line is `[id, kind, split, digest]` or `[id, kind, split, digest, options]`, in exam order. The files are
+written once, by a committed function of the environment, and then only read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import lzma
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
@@ -44,7 +44,7 @@ class Manifest:
         return tuple(row for row in self.rows.values() if row.split == name)
 
 
-@lru_cache(maxsize=None)
+@cache
 def load(name: str) -> Manifest:
     """The committed manifest `name` (a file name without `.jsonl.xz`), read once a process."""
     return parse((resources.files(__name__) / f"{name}.jsonl.xz").read_bytes())
