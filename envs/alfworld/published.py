@@ -34,7 +34,8 @@ def read_game(raw: bytes, name: str) -> GameSource:
         domain, grammar, problem = (game[key] for key in ("pddl_domain", "grammar", "pddl_problem"))
         grammar_sha = data.grammar_digest(grammar)
         source = GameSource(problem, data.task_line(grammar), data.domain_digest(domain), grammar_sha)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        problem.encode()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise GameError(
             "damaged", f"{name} is not a whole ALFWorld game ({type(error).__name__}: {error}); copy it again."
         ) from error
