@@ -221,6 +221,7 @@ def test_a_good_tree_serves_its_splits_and_ignores_strangers(tree: Path) -> None
     dataset = published.Published(tree)
     assert [task.id for task in dataset.tasks("train")] == IDS[:2]
     assert [dataset.tasks(split)[0].id for split in ("dev", "seen", "paper", "unseen")] == [IDS[2], IDS[3], *IDS[3:]]
+    assert dataset.task(IDS[2]) == dataset.tasks("dev")[0]
     assert dataset.source(IDS[0]).task == "Your task is to: put a 1."
     assert dataset.game_file(IDS[0]) == tree / IDS[0] / "game.tw-pddl"
     assert published.Published(tree / "json_2.1.1").tasks("dev") == dataset.tasks("dev")
@@ -418,6 +419,16 @@ def test_a_full_disk_is_one_sentence_and_keeps_what_is_done(
     text = message(files.import_published, tree, tmp_path / "dest", quiet)
     assert "the disk is full; free" in text and "goes on from there" in text
     assert len(list((tmp_path / "dest").rglob("game.tw-pddl"))) == 2 and not list((tmp_path / "dest").rglob("*.part"))
+
+
+def test_a_full_disk_while_generating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, raw: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    sizes = {"train": 6}
+    with pytest.raises(SeedbenchError, match="the disk is full"):
+        files.generate(tmp_path / "own", quiet, sizes=sizes)
 
 
 def test_two_imports_do_not_meet(tree: Path, tmp_path: Path) -> None:

@@ -204,6 +204,8 @@ def test_a_set_of_ones_own_is_served_but_unpinned(tmp_path: Path) -> None:
     files.generate(again, lambda done, total: None, seed=4, level=3, sizes=sizes)
     for name in (frozen.GAMES, frozen.LISTING):
         assert (again / name).read_bytes() == (tmp_path / "own" / name).read_bytes()
+    with pytest.raises(SeedbenchError, match="holds games already"):
+        files.generate(again, lambda done, total: None)
     (again / frozen.LISTING).write_bytes(b"torn")
     with pytest.raises(SeedbenchError, match="generate the games again"):
         data.open_dataset(again)

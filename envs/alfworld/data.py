@@ -108,6 +108,11 @@ class Dataset(ABC):
             raise SeedbenchError(f"No ALFWorld task has the id {task_id!r}; the closest is {close[0]!r}.")
         return row
 
+    def task(self, task_id: str) -> Task:
+        """One task by its id, with the split that it belongs to, whether or not its game is at hand."""
+        row = self.row(task_id)
+        return Task(row.id, ENV_ID, row.split, row.kind, row.options)
+
     @abstractmethod
     def source(self, task_id: str) -> GameSource:
         """One game's texts, verified against the manifest. Raises SeedbenchError where the game is not as it says."""

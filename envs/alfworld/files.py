@@ -74,10 +74,16 @@ def generate(
     """Generate a set of games into the folder `dest`, which `--data` then takes; results on it are unpinned.
 
     One row a split: split, games, and the success of two scripted searchers at the set's step limit, one that looks
-    in listed order and one that knows where things are usually kept.
+    in listed order and one that knows where things are usually kept. Raises SeedbenchError for a folder that holds
+    games already, an unknown level, or a full disk.
     """
     _make_folder(dest)
-    dataset = frozen.generate_into(dest, seed=seed, level=level, sizes=sizes, progress=progress)
+    if (dest / frozen.GAMES).exists() or (dest / ROOT).exists():
+        raise SeedbenchError(f"{dest} holds games already; name another folder, or remove them first.")
+    try:
+        dataset = frozen.generate_into(dest, seed=seed, level=level, sizes=sizes, progress=progress)
+    except OSError as error:
+        raise _unwritable(dest, error) from error
     table = []
     for split in sizes or frozen.MINI_SIZES:
         tasks = dataset.tasks(split)

@@ -124,7 +124,6 @@ def generate_into(
     folder: Path, *, seed: int = 0, level: int = 2, sizes: Mapping[str, int] | None = None, progress: Progress
 ) -> Frozen:
     """Generate a set of one's own into a folder that `--data` takes; its results are unpinned."""
-    folder.mkdir(parents=True, exist_ok=True)
     files = folder / LISTING, folder / GAMES
     write_set(
         *files, prefix=f"generated-{seed}-{level}", seed=seed, level=level, sizes=sizes or MINI_SIZES, progress=progress

@@ -66,6 +66,8 @@ def write(path: Path, header: Mapping[str, Any], rows: Iterable[Row]) -> None:
 
 
 def write_lines(path: Path, values: Iterable[Any]) -> None:
-    """Write values as compact JSON lines in one xz stream."""
+    """Write values as compact JSON lines in one xz stream; the file is there whole or not at all."""
     text = "".join(json.dumps(v, separators=(",", ":"), ensure_ascii=False) + "\n" for v in values)
-    path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    part.replace(path)
