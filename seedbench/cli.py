@@ -177,13 +177,41 @@ class DataCheck:
 
 
 @dataclass(frozen=True)
+class DataGenerate:
+    """Make tasks of your own, by the generator that made `mini`; results on them are marked unpinned."""
+
+    env: Positional[Literal["alfworld"]]
+    """Which environment to generate for."""
+    dest: Positional[Path]
+    """New folder; pass it to --data afterwards."""
+    seed: int = 0
+    """Seed of the generator; another seed gives other tasks."""
+    level: int = 2
+    """Difficulty, 1 to 4; mini is 2. ALFWorld: more furniture, objects and distractors, and longer episodes."""
+    train: OptInt = None
+    """Tasks of the train split. Default: as many as mini has; likewise for the other three."""
+    dev: OptInt = None
+    """Tasks of the dev split."""
+    seen: OptInt = None
+    """Tasks of the seen split."""
+    unseen: OptInt = None
+    """Tasks of the unseen split."""
+
+    def __call__(self) -> None:
+        given = {split: getattr(self, split) for split in ("train", "dev", "seen", "unseen")}
+        sizes = {split: n for split, n in given.items() if n is not None} or None
+        _lazy("seedbench.data", "run_generate")(self.env, self.dest, self.seed, self.level, sizes)
+
+
+@dataclass(frozen=True)
 class Data:
-    """List, import and check the games, goals and questions that environments play."""
+    """List, import, check and generate the games, goals and questions that environments play."""
 
     command: OmitSubcommandPrefixes[
         Annotated[DataList, subcommand("list")]
         | Annotated[DataImport, subcommand("import")]
         | Annotated[DataCheck, subcommand("check")]
+        | Annotated[DataGenerate, subcommand("generate")]
     ]
 
     def __call__(self) -> None:

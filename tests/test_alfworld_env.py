@@ -16,9 +16,8 @@ from gymnasium.vector import SyncVectorEnv
 
 from seedbench.core import SeedbenchError, Task, UnsupportedError, View
 from seedbench.envs.alfworld import env as env_module
-from seedbench.envs.alfworld.data import GameSource
+from seedbench.envs.alfworld.data import DOMAIN_SHA, GRAMMAR_SHA, GameSource
 from seedbench.envs.alfworld.env import ALFWorldEnv, EpisodeOver
-from seedbench.envs.alfworld.problem import DOMAIN_SHA, GRAMMAR_SHA
 from tests.alfworld_house import GOALS, TASK, house
 
 

@@ -89,7 +89,22 @@ def test_bytes_do_not_depend_on_the_batch_and_do_on_the_seed(tmp_path: Path) -> 
 
 def test_figures_are_those_of_the_lines(tmp_path: Path) -> None:
     out = tmp_path / "r"
-    run("eval", "--agent", "random", *BASE, "--split", "seen", "--trials", 3, "--limit", 20, "--out", out)
+    run(
+        "eval",
+        "--agent",
+        "expert",
+        *BASE,
+        "--split",
+        "seen",
+        "--trials",
+        3,
+        "--limit",
+        20,
+        "--max-steps",
+        6,
+        "--out",
+        out,
+    )
     (result,) = results(out)["results"]
     got = lines(out)
     assert result["attempted"] == len(got) == 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -10,12 +11,11 @@ from typing import Any, ClassVar, Literal
 import gymnasium as gym
 import numpy as np
 
-from seedbench.core import Info, Parsed, SeedbenchError, Task, TextEnv, UnsupportedError
+from seedbench.core import Info, Parsed, Preset, SeedbenchError, Task, TextEnv, UnsupportedError
 from seedbench.core import Mode as ParseMode
 from seedbench.envs.alfworld import oracle
-from seedbench.envs.alfworld.data import Dataset, GameSource, open_dataset
+from seedbench.envs.alfworld.data import ALLOWED, ENV_ID, Dataset, GameSource, open_dataset
 from seedbench.envs.alfworld.engine import Game, State
-from seedbench.envs.alfworld.problem import ALLOWED
 from seedbench.prompts import Prompt, parse_tagged, sha256_json
 
 ENGINE_VERSION = 1  # raise it when any output of the engine changes
@@ -71,6 +71,12 @@ class ALFWorldEnv(TextEnv):
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as Gymnasium declares it
     replay: ClassVar[Literal["exact", "score"]] = "exact"
     PROMPT = ALFWORLD_PROMPT
+    # Step limit and history of published evaluations (both sampled at 0.4): SEED's own runs, and the verl-agent family's.
+    PRESETS: ClassVar[Mapping[str, Preset]] = {
+        "seedbench": Preset(),
+        "seed": Preset(max_steps=30, history=5),
+        "verl-agent": Preset(max_steps=50, history=2),
+    }
 
     def __init__(
         self,
@@ -117,11 +123,7 @@ class ALFWorldEnv(TextEnv):
     def _find(self, task_id: object) -> Task:
         if not isinstance(task_id, str):
             raise SeedbenchError(f'options["task"] is {task_id!r}; give the id of a task as a string.')
-        known = _index(self.dataset)
-        if task_id not in known:
-            self.dataset.source(task_id)  # names the cause where the id is unknown
-            raise SeedbenchError(f"the task {task_id!r} is in no split that is at hand; list them with tasks(split).")
-        return known[task_id]
+        return self.dataset.task(task_id)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, AlfworldInfo]:  # type: ignore[override]
         state = self._state
@@ -176,7 +178,7 @@ class ALFWorldEnv(TextEnv):
         return self._text if self.render_mode == "ansi" else None
 
     def digest(self) -> str:
-        return sha256_json(["seedbench/ALFWorld-v0", ENGINE_VERSION, self.max_steps, self.dataset.digest()])
+        return sha256_json([ENV_ID, ENGINE_VERSION, self.max_steps, self.dataset.digest()])
 
     def pinned(self, split: str) -> bool:
         return self.dataset.pinned(split)
@@ -184,20 +186,6 @@ class ALFWorldEnv(TextEnv):
     @staticmethod
     def parse(text: str, mode: ParseMode = "strict") -> Parsed:
         return parse_tagged(text, mode)
-
-
-@lru_cache(maxsize=16)
-def _index(dataset: Dataset) -> dict[str, Task]:
-    """Tasks by id, over all splits that are at hand; the same game in `paper` is known by its first split."""
-    found: dict[str, Task] = {}
-    for split in ("train", "dev", "seen", "unseen"):
-        try:
-            tasks = dataset.tasks(split)
-        except SeedbenchError:  # a folder may lack a split; the others serve
-            continue
-        for task in tasks:
-            found.setdefault(task.id, task)
-    return found
 
 
 def _why_not(state: State, action: str) -> str:

@@ -1,28 +1,16 @@
-"""From the text of a published ALFWorld game to facts and a goal; and which releases of the game are known.
+"""From the PDDL problem of an ALFWorld game to facts and a goal.
 
-A game file (`game.tw-pddl`) holds a PDDL domain, a text grammar and a PDDL problem. The fast engine implements one
-domain and one grammar by hand, so a game may be played only if its own are exactly those: `body_digests`, `ALLOWED`.
 The planner behind the real engine lower-cases everything; so does `parse_problem`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
 from seedbench.core import SeedbenchError
-
-DOMAIN_SHA = "574a98ddcfd0745755a35fbd9d73a583"
-GRAMMAR_SHA = "19d5a357ee4d2e27b3d41fdf3bd2ebdb"
-# (domain, grammar) of the current release, in which objects are moved ("move X to Y"). md5 tells versions apart and
-# protects nothing.
-ALLOWED = frozenset({(DOMAIN_SHA, GRAMMAR_SHA)})
-
-_TASK_PAIR = re.compile(r'("task"\s*:\s*\[\s*\{\s*)"rhs"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 # Predicates of an initial state with the types of their arguments. Whatever else an action can make true starts false.
 SIGNATURES: dict[str, tuple[str, ...]] = {
@@ -67,31 +55,6 @@ class Problem:
 
     facts: Mapping[str, frozenset[tuple[str, ...]]]
     goal: Goal
-
-
-def body_digests(body: Mapping[str, Any]) -> tuple[str, str, str]:
-    """The task line, the md5 of the domain and that of the grammar, of a game file's JSON.
-
-    In the grammar the pair `"rhs": "<task line>"` is replaced by the word TASK first, so that all games of a release
-    agree. Raises SeedbenchError where the body lacks a domain, a grammar or the grammar's task line.
-    """
-    domain, grammar = body.get("pddl_domain"), body.get("grammar")
-    if not isinstance(domain, str) or not isinstance(grammar, str):
-        raise SeedbenchError("a game file needs the keys pddl_domain and grammar; fetch the published data again.")
-    rule = _TASK_PAIR.search(grammar)
-    if rule is None:
-        raise SeedbenchError('the grammar of a game file has no "task" line; fetch the published data again')
-    try:
-        task = json.loads(rule[2])
-    except json.JSONDecodeError:
-        raise SeedbenchError(
-            "the task line of a game file is no JSON string; fetch the published data again."
-        ) from None
-    return task, _md5(domain), _md5(_TASK_PAIR.sub(r"\1TASK", grammar))
-
-
-def _md5(text: str) -> str:
-    return hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
 
 
 def parse_problem(text: str) -> Problem:
