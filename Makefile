@@ -4,7 +4,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 EVAL ?=
 
-.PHONY: eval test test-slow check clean
+.PHONY: eval test test-slow check types clean
 .DEFAULT_GOAL := eval
 
 $(VENV)/bin/python:
@@ -39,8 +39,15 @@ test-slow: $(VENV)/.dev
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(PY) -m mypy
+	$(MAKE) types
 	$(PY) -m pytest tests/test_imports.py
+
+# mypy does not know that envs/ is seedbench.envs, so it is shown a tree of links in which it is.
+types: $(VENV)/.dev
+	@rm -rf build/types && mkdir -p build/types
+	@cp -rs $(CURDIR)/seedbench build/types/seedbench
+	@cp -rs $(CURDIR)/envs build/types/seedbench/envs
+	cd build/types && $(abspath $(PY)) -m mypy --config-file $(CURDIR)/pyproject.toml
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -31,14 +31,17 @@ class Houses:
             raise SeedbenchError(f"no split {split}")
         return tuple(Task(f"house/{goal}", "seedbench/ALFWorld-v0", split, goal) for goal in GOALS)
 
+    def task(self, task_id: str) -> Task:
+        if task_id.removeprefix("house/") not in (*GOALS, "old", "broken"):
+            raise SeedbenchError(f"no task {task_id}")
+        return Task(task_id, "seedbench/ALFWorld-v0", "train", task_id.removeprefix("house/"))
+
     def source(self, task_id: str) -> GameSource:
         goal = task_id.removeprefix("house/")
         if goal == "old":
             return GameSource(house(), TASK, DOMAIN_SHA, "another grammar")
         if goal == "broken":
             return GameSource(house()[:-5], TASK, DOMAIN_SHA, GRAMMAR_SHA)
-        if goal not in GOALS:
-            raise SeedbenchError(f"no task {task_id}")
         return GameSource(house(goal), TASK, DOMAIN_SHA, GRAMMAR_SHA)
 
     def digest(self) -> str:

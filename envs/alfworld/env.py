@@ -71,7 +71,7 @@ class ALFWorldEnv(TextEnv):
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as Gymnasium declares it
     replay: ClassVar[Literal["exact", "score"]] = "exact"
     PROMPT = ALFWORLD_PROMPT
-    # Step limit and history of published evaluations (both sampled at 0.4): SEED's own runs, and the verl-agent family's.
+    # Step limit and history of published evaluations, all sampled at 0.4: SEED's own, and the verl-agent family's.
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "seedbench": Preset(),
         "seed": Preset(max_steps=30, history=5),
