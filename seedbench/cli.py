@@ -41,7 +41,9 @@ class Eval:
     """
 
     agent: OptStr = None
-    """random | null | expert | the folder or hub id of a Hugging Face causal language model."""
+    """random | null | expert | human | the folder or hub id of a Hugging Face causal language model | openai:MODEL@URL
+    (an OpenAI-compatible endpoint, its key in OPENAI_API_KEY) | replay:RUN (the texts of a finished run) |
+    module:factory (your own agent, from the current directory)."""
     env: str = "all"
     """Comma list of environments, or all."""
     split: str = "seen,unseen"
@@ -123,6 +125,31 @@ class Eval:
 
 
 @dataclass(frozen=True)
+class Play:
+    """Play one episode yourself, with numbered actions, history and undo. Nothing is kept.
+
+    To be measured like any other agent, use `seedbench eval --agent human`.
+    """
+
+    env: Positional[str]
+    """Which environment, alfworld for example."""
+    data: str = "mini"
+    """mini (embedded) or the folder with the published files."""
+    split: str = "seen"
+    """train, dev, seen, unseen or paper."""
+    task: OptStr = None
+    """A task's id, or a part of it that fits no other; by default one drawn by the seed."""
+    seed: int = 0
+    """Seed of the draw and of the environment."""
+    max_steps: OptInt = None
+    """Step limit. Default: the environment's."""
+
+    def __call__(self) -> None:
+        data = self.data if self.data == "mini" else str(Path(self.data).resolve())
+        _lazy("seedbench.agents.human", "run")(self.env, data, self.split, self.task, self.seed, self.max_steps)
+
+
+@dataclass(frozen=True)
 class Table:
     """One table over finished runs, each figure with its interval."""
 
@@ -200,6 +227,7 @@ class Doctor:
 
 Command = (
     Annotated[Eval, subcommand("eval")]
+    | Annotated[Play, subcommand("play")]
     | Annotated[Table, subcommand("table")]
     | Annotated[Data, subcommand("data")]
     | Annotated[Doctor, subcommand("doctor")]

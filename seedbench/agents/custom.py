@@ -87,7 +87,7 @@ def _call(spec: str, factory: Any) -> object:
         signature.bind(**options)
     except (TypeError, ValueError) as error:
         raise SeedbenchError(
-            f"--agent {spec} cannot be called without arguments ({error}): give it defaults; `sampling` alone is passed."
+            f"--agent {spec} cannot be called without arguments ({error}): give it defaults; only `sampling` is passed."
         ) from error
     try:
         return factory(**options)

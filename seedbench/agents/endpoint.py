@@ -72,7 +72,7 @@ class Endpoint(Agent):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> list[Reply | Exception]:
-        """One reply a view. An InfrastructureError in a place: unplayed; any other exception: that episode's failure."""
+        """One reply a view; in a place an InfrastructureError (unplayed) or a SeedbenchError (that view's failure)."""
         if self._loop is None:  # in a thread of its own: Ctrl-C waits for no request, a notebook keeps its own loop
             self._loop = asyncio.new_event_loop()
             thread = threading.Thread(target=self._loop.run_forever, name=f"requests to {self.host}", daemon=True)
