@@ -38,6 +38,7 @@ class Eval:
       seedbench eval --agent expert --env alfworld --split seen
       seedbench eval --agent ./my_checkpoint --env alfworld --split seen,unseen --temperature 0
       seedbench eval --agent random --env alfworld --data DIR --split paper --trials 4
+      seedbench eval --agent openai:my-model@http://localhost:8000/v1 --env alfworld --temperature 0
     """
 
     agent: OptStr = None

@@ -205,7 +205,10 @@ def _token_line(entry: dict[str, Any]) -> dict[str, Any]:
 def _summary(entry: dict[str, Any], kinds: dict[str, str]) -> Any:
     from seedbench.summarize import EpisodeSummary
 
-    line, steps = entry["record"], entry["tokens"]
+    line, steps, usage = entry["record"], entry["tokens"], entry.get("usage")
+    if usage is None:  # an agent that keeps its tokens and counts none
+        ids = {"prompt_tokens": "prompt_ids", "completion_tokens": "completion_ids"}
+        usage = {k: sum(len(s.get(v, ())) for s in steps) for k, v in ids.items()} if steps else {}
     return EpisodeSummary(
         task=line["task"],
         kind=kinds[line["task"]],
@@ -215,6 +218,6 @@ def _summary(entry: dict[str, Any], kinds: dict[str, str]) -> Any:
         ended=line["ended"],
         steps=len(line["steps"]),
         invalid=sum(not s["format_valid"] for s in line["steps"]),
-        prompt_tokens=None if steps is None else sum(len(s.get("prompt_ids", ())) for s in steps),
-        completion_tokens=None if steps is None else sum(len(s.get("completion_ids", ())) for s in steps),
+        prompt_tokens=usage.get("prompt_tokens"),
+        completion_tokens=usage.get("completion_tokens"),
     )

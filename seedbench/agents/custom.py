@@ -1,4 +1,10 @@
-"""`module:factory`: an agent of the user's own, from a module in the current directory or an installed one."""
+"""`module:factory`: an agent of the user's own, from a module in the current directory or an installed one.
+
+The shortest, in `mine.py`, played with `seedbench eval --agent mine:make`:
+
+    def make():
+        return lambda views: [f"<action>{view.admissible[0]}</action>" for view in views]
+"""
 
 from __future__ import annotations
 

@@ -102,7 +102,8 @@ class Human(Agent):
             elif line == "?":
                 self._print(HELP)
             elif path[-1].over:
-                break
+                if not line:
+                    break
             elif action := self._choose(line, path[-1].admissible, env):
                 if path[-1].env is None:
                     return [(view.observation, action)]
