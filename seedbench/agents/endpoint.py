@@ -125,9 +125,7 @@ class Endpoint(Agent):
         """One request. Raises PassingFault, InfrastructureError or SeedbenchError."""
         request = self._request(view)
         try:
-            async with asyncio.timeout(
-                self.deadline
-            ):  # the client bounds each read, not the sum of a dripping server's
+            async with asyncio.timeout(self.deadline):  # the client's own bounds each read, not their sum
                 raw = await self._client.chat.completions.with_raw_response.create(**request)
         except (TimeoutError, self._openai.APITimeoutError):
             raise PassingFault(f"gave no answer within {self.deadline:g} s (a smaller --batch may help)") from None

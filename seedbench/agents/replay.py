@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,6 +30,7 @@ class Replay(Agent):
             raise SeedbenchError(f"--agent {spec}: {run} is no folder; name the folder of a finished run.")
         path = run / "trajectories.jsonl.gz"
         self._texts = tempfile.TemporaryFile(prefix="seedbench-replay-")  # noqa: SIM115 (lives as long as the agent)
+        weakref.finalize(self, self._texts.close)
         self._offsets: dict[record.Key, int] = {}
         self.head = ""
         for number, line in enumerate(record.read_lines(path), 1):
