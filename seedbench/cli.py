@@ -38,10 +38,13 @@ class Eval:
       seedbench eval --agent expert --env alfworld --split seen
       seedbench eval --agent ./my_checkpoint --env alfworld --split seen,unseen --temperature 0
       seedbench eval --agent random --env alfworld --data DIR --split paper --trials 4
+      seedbench eval --agent openai:my-model@http://localhost:8000/v1 --env alfworld --temperature 0
     """
 
     agent: OptStr = None
-    """random | null | expert | the folder or hub id of a Hugging Face causal language model."""
+    """random | null | expert | human | the folder or hub id of a Hugging Face causal language model | openai:MODEL@URL
+    (an OpenAI-compatible endpoint, its key in OPENAI_API_KEY) | replay:RUN (the texts of a finished run) |
+    module:factory (your own agent, from the current directory)."""
     env: str = "all"
     """Comma list of environments, or all."""
     split: str = "seen,unseen"
@@ -120,6 +123,31 @@ class Eval:
         if not self.quiet:
             view.print_table([results.load(out)])
             print(f"{out}: results.json, trajectories.jsonl.gz, report.html")
+
+
+@dataclass(frozen=True)
+class Play:
+    """Play one episode yourself, with numbered actions, history and undo. Nothing is kept.
+
+    To be measured like any other agent, use `seedbench eval --agent human`.
+    """
+
+    env: Positional[str]
+    """Which environment, alfworld for example."""
+    data: str = "mini"
+    """mini (embedded) or the folder with the published files."""
+    split: str = "seen"
+    """train, dev, seen, unseen or paper."""
+    task: OptStr = None
+    """A task's id, or a part of it that fits no other; by default one drawn by the seed."""
+    seed: int = 0
+    """Seed of the draw and of the environment."""
+    max_steps: OptInt = None
+    """Step limit. Default: the environment's."""
+
+    def __call__(self) -> None:
+        data = self.data if self.data == "mini" else str(Path(self.data).resolve())
+        _lazy("seedbench.agents.human", "run")(self.env, data, self.split, self.task, self.seed, self.max_steps)
 
 
 @dataclass(frozen=True)
@@ -228,6 +256,7 @@ class Doctor:
 
 Command = (
     Annotated[Eval, subcommand("eval")]
+    | Annotated[Play, subcommand("play")]
     | Annotated[Table, subcommand("table")]
     | Annotated[Data, subcommand("data")]
     | Annotated[Doctor, subcommand("doctor")]
