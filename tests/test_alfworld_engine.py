@@ -41,8 +41,10 @@ def test_recorded_transcripts_byte_for_byte() -> None:
     assert steps > 1700
 
 
-def test_seen_walkthroughs_win_and_not_before_their_end() -> None:
-    for game in published():
+@pytest.mark.parametrize("split, games", [("valid_seen", 140), ("train", 3553)])
+def test_published_walkthroughs_win_and_not_before_their_end(split: str, games: int) -> None:
+    assert len(published(split)) == games
+    for game in published(split):
         state = State(Game(game["pddl_problem"], game["task"]))
         for command in game["walkthrough"]:
             assert not state.won
