@@ -12,7 +12,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
-	@echo "installing seedbench and its light base into $(VENV) (about 110 MB on disk)"
+	@echo "installing seedbench and its light base into $(VENV) (about 140 MB on disk)"
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
@@ -20,7 +20,7 @@ $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 # build, which on Linux x86-64 is CUDA's: say so before it is taken.
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@$(PY) -c 'import sys; sys.version_info[:2] == (3, 11) or print("note: pip may take the CUDA build of PyTorch: about 3 GB to download, 7 GB on disk")'
-	@echo "installing everything that the tests need into $(VENV) (about 2.5 GB on disk with a CPU build of PyTorch; compiles Fast Downward: a C++ compiler and minutes)"
+	@echo "installing everything that the tests need into $(VENV) (about 2 GB on disk with a CPU build of PyTorch; compiles Fast Downward: a C++ compiler and minutes)"
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[alfworld,train,dev]'
 	@touch $@ $(VENV)/.base
 
