@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import errno
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
 
+import seedbench
 from seedbench.core import InfrastructureError, SeedbenchError
+
+if TYPE_CHECKING:
+    from seedbench.exam import Config
 
 # What a user may leave out; the plain metavar keeps --help readable.
 OptInt = Annotated[int | None, tyro.conf.arg(metavar="INT")]
@@ -96,33 +100,42 @@ class Eval:
     """Print no table at the end."""
 
     def __call__(self) -> None:
-        from dataclasses import fields
-
         from seedbench import evaluate, results, view
-        from seedbench.exam import Config
 
         if self.resume is not None:
-            given = [
-                f.name for f in fields(self) if f.name not in ("resume", "quiet") and getattr(self, f.name) != f.default
-            ]
-            if given:
-                flags = ", ".join("--" + name.replace("_", "-") for name in given)
+            if given := self._given() - {"resume", "quiet"}:
+                flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))
                 raise SeedbenchError(f"--resume restores every option from the run folder: leave out {flags}.")
             out = evaluate.resume(self.resume)
         elif self.agent is None:
-            raise SeedbenchError(
-                "--agent is missing: try `seedbench eval --agent random`, or continue with --resume DIR."
-            )
+            raise SeedbenchError("--agent is missing: try `seedbench eval --agent random`, or go on with --resume DIR.")
         else:
-            names = {f.name for f in fields(Config)}
-            options = {k: v for k, v in vars(self).items() if k in names}
-            options["skill"] = "none" if self.skill == "none" else _read_text(Path(self.skill), "--skill")
-            options["chat_template"] = None if self.chat_template is None else str(self.chat_template.resolve())
-            options["data"] = self.data if self.data == "mini" else str(Path(self.data).resolve())
-            out = evaluate.evaluate(Config(**options), self.out)
+            out = evaluate.evaluate(self._config(), self.out)
         if not self.quiet:
             view.print_table([results.load(out)])
-            print(f"{out}: results.json, trajectories.jsonl.gz, report.html")
+        print(f"{out}: {', '.join(name for name in evaluate.FILES if (out / name).exists())}")
+
+    def _given(self) -> set[str]:
+        return {f.name for f in fields(self) if getattr(self, f.name) != f.default}
+
+    def _config(self) -> Config:
+        """The run's settings. A replay plays what its recording played, but for what is given here."""
+        from seedbench import evaluate
+        from seedbench.exam import Config
+
+        names = {f.name for f in fields(Config)}
+        options = {k: v for k, v in vars(self).items() if k in names}
+        if self.skill != "none":
+            options["skill"] = _read_text(Path(self.skill), "--skill")
+        if self.chat_template is not None:
+            options["chat_template"] = str(self.chat_template.resolve())
+        if self.data != "mini":
+            options["data"] = str(Path(self.data).resolve())
+        assert self.agent is not None
+        if self.agent.startswith("replay:"):
+            played = vars(evaluate.config_of(Path(self.agent.removeprefix("replay:"))))
+            options |= {k: played[k] for k in names - self._given()}
+        return Config(**options)
 
 
 @dataclass(frozen=True)
@@ -160,6 +173,9 @@ class Table:
     def __call__(self) -> None:
         from seedbench import results, view
 
+        if not self.runs:
+            raise SeedbenchError("table needs the folders of finished runs, for example runs/*.")
+
         view.print_table([results.load(run) for run in self.runs])
 
 
@@ -193,7 +209,10 @@ class DataImport:
 
 @dataclass(frozen=True)
 class DataCheck:
-    """Check every file of a data set against the committed manifest; exit 1 if any is missing or differs."""
+    """Check every file of a data set against the committed manifest.
+
+    Exit 1 if a file is damaged, differs or is missing from a split that is there. A folder may lack whole splits.
+    """
 
     env: Positional[Literal["alfworld"]]
     """Which environment the files belong to."""
@@ -265,6 +284,9 @@ Command = (
 
 def main(argv: list[str] | None = None) -> None:
     """Run one command. Exit 0: done; 1: checked and found wanting, or not all played; 2: a mistake in the call."""
+    if (argv or sys.argv[1:]) == ["--version"]:
+        print(f"seedbench {seedbench.__version__}")
+        return
     command: Any = tyro.cli(
         Command,
         prog="seedbench",
@@ -277,8 +299,8 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(_say(error, 1))
     except SeedbenchError as error:
         sys.exit(_say(error, 2))
-    except KeyboardInterrupt:
-        sys.exit(_say("stopped; finished episodes are kept: go on with `seedbench eval --resume DIR`.", 130))
+    except KeyboardInterrupt as error:  # a run says what it kept and how it goes on
+        sys.exit(_say(error if str(error) else "stopped.", 130))
     except BrokenPipeError:  # `seedbench data list | head`
         sys.stderr.close()
         sys.exit(1)

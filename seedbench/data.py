@@ -83,6 +83,6 @@ def _print_rows(title: str, rows: list[dict[str, Any]]) -> None:
 def progress(name: str) -> Iterator[Report]:
     """A progress bar on standard error; the block is given a function to report (done, total) to."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(name, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

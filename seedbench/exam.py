@@ -13,7 +13,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from seedbench.core import Mode, Preset, Sampling, SeedbenchError, Task, TextEnv
+from seedbench.core import Message, Mode, Preset, Sampling, SeedbenchError, Task, TextEnv, View
 from seedbench.prompts import Prompt
 from seedbench.rollout import Episode
 
@@ -68,14 +68,23 @@ class Exam:
     pinned: dict[str, bool]
     protocol: dict[str, Any]
     data: str
+    hint: str  # a lesson that the agent sees at every turn
+
+    def first_prompt(self) -> list[Message]:
+        """The messages of the first task's first turn, for people to read: records hold prompts as digests only."""
+        task = next(tasks[0] for tasks in self.tasks.values() if tasks)
+        env = self.make()
+        observation, info = env.reset(seed=0, options={"task": task.id})
+        messages = self.prompt.render(View(info["goal"], observation, tuple(info["admissible"]), (), self.hint))
+        env.close()
+        return messages
 
     def episodes(self, config: Config) -> Iterator[Episode]:
         """Manifest order: split by split, task by task, trial by trial."""
-        hint = "" if config.skill == "none" else config.skill
         for tasks in self.tasks.values():
             for task in tasks:
                 for trial in range(config.trials):
-                    yield Episode(task, config.seed, trial, hint)
+                    yield Episode(task, config.seed, trial, self.hint)
 
 
 def environments(names: str) -> list[str]:
@@ -144,7 +153,10 @@ def _exam(env_id: str, config: Config) -> Exam:
     part = {name: len(tasks[name]) < len(whole[name]) for name in names}
     pinned = {name: probe.pinned(name) for name in names}
     data = "mini" if config.data == "mini" else "real"
-    return Exam(env_id, partial(make_env, env_id, **kwargs), prompt, sampling, tasks, part, pinned, protocol, data)
+    hint = "" if config.skill == "none" else config.skill
+    return Exam(
+        env_id, partial(make_env, env_id, **kwargs), prompt, sampling, tasks, part, pinned, protocol, data, hint
+    )
 
 
 def make_env(env_id: str, **kwargs: Any) -> TextEnv:

@@ -136,6 +136,8 @@ def load(run: Path) -> Results:
     try:
         return Results.loads((run / "results.json").read_bytes())
     except FileNotFoundError as error:
+        if not run.is_dir():
+            raise SeedbenchError(f"{run} is no folder: name the folder of a finished run.") from error
         raise SeedbenchError(f"{run} holds no results.json: finish it with `seedbench eval --resume {run}`.") from error
 
 

@@ -47,7 +47,12 @@ def print_table(runs: Sequence[Results], console: Console | None = None) -> None
         rows, key=lambda pair: (pair[1].env, pair[1].split)
     ):  # agents side by side, in the order given
         success = f"{percent(r.success.mean)} [{percent(r.success.ci[0])}, {percent(r.success.ci[1])}]"
-        cells = [short(r.env), r.split + "*" * r.partial + "~" * (not r.pinned), str(r.success.n), success]
+        cells = [
+            short(r.env),
+            r.split + "*" * r.partial + "~" * (not r.pinned),
+            f"{r.success.n}x{r.attempted // r.tasks}".removesuffix("x1"),
+            success,
+        ]
         cells += [percent(r.macro), percent(r.score.mean), f"{r.steps.mean:.1f}", percent(r.invalid_rate)]
         cells = [str(run.agent.get("spec", "?"))] * named + cells
         table.add_row(*(Text(visible(cell)) for cell in [*cells, str(r.errors)]))  # Text: [x] is no markup here

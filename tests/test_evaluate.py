@@ -279,6 +279,35 @@ def test_a_lesson_reaches_the_prompt_and_its_digest(tmp_path: Path) -> None:
     assert results(tmp_path / "told")["protocol"]["skill"] == "Look in the fridge first."
 
 
+def test_a_replay_plays_what_its_recording_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("eval", "--agent", "random", *BASE, "--split", "unseen", "--limit", 3, "--trials", 2, "--max-steps", 5, "--seed", 9,
+        "--out", tmp_path / "a")  # fmt: skip
+    run("eval", "--agent", f"replay:{tmp_path / 'a'}", "--out", tmp_path / "b")
+    a, b = ((tmp_path / n / "trajectories.jsonl.gz").read_bytes() for n in "ab")
+    assert a == b
+    run("eval", "--agent", f"replay:{tmp_path / 'none'}", "--out", tmp_path / "c", code=2)
+    assert "holds no run.json" in capsys.readouterr().err
+
+
+def test_an_agent_that_always_raises_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken_agent.py").write_text(
+        "def make():\n    def act(views):\n        raise KeyError('[red]x')\n    return act"
+    )
+    run("eval", "--agent", "broken_agent:make", *BASE, "--split", "seen", "--limit", 2, "--out", tmp_path / "r")
+    assert "2 episodes ended in an error and count as failures, the first mini/seen/" in capfd.readouterr().err
+    (result,) = results(tmp_path / "r")["results"]
+    assert (result["attempted"], result["errors"], result["success"]["mean"]) == (2, 2, 0)
+
+
+def test_run_json_shows_the_first_prompt(tmp_path: Path) -> None:
+    run("eval", "--agent", "null", *BASE, "--split", "seen", "--limit", 1, "--out", tmp_path / "r")
+    (messages,) = json.loads((tmp_path / "r" / "run.json").read_text())["prompts"].values()
+    from seedbench.prompts import prompt_sha
+
+    assert prompt_sha(messages) == lines(tmp_path / "r")[0]["steps"][0]["prompt_sha"]
+
+
 def test_presets_and_flags_are_recorded(tmp_path: Path) -> None:
     run(
         "eval",

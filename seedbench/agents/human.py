@@ -88,6 +88,7 @@ class Human(Agent):
             path = [Moment(None, view.observation, view.admissible)]
         before = len(view.history)
         self._print(f"\nTask: {view.goal}" + (f"\nLesson: {view.hint}" if view.hint else ""))
+        self._print("Type an action or its number; h history, u undo, ? help, q leave.")
         self._show(path[0], before, env)
         while not path[-1].over or not path[-1].won:
             line = self._read(before + len(path) - 1, bool(path[-1].over))
@@ -102,8 +103,7 @@ class Human(Agent):
             elif line == "?":
                 self._print(HELP)
             elif path[-1].over:
-                if not line:
-                    break
+                break
             elif action := self._choose(line, path[-1].admissible, env):
                 if path[-1].env is None:
                     return [(view.observation, action)]
