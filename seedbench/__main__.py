@@ -1,3 +1,8 @@
-from seedbench.cli import main
+import sys
 
-main()
+try:
+    from seedbench.cli import main
+
+    main()
+except KeyboardInterrupt:  # before main could say more
+    sys.exit(130)

@@ -6,6 +6,7 @@ Only the standard library and tyro are imported before a command is known, so th
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from dataclasses import dataclass, fields
 from importlib import import_module
@@ -125,15 +126,18 @@ class Eval:
 
         names = {f.name for f in fields(Config)}
         options = {k: v for k, v in vars(self).items() if k in names}
-        if self.skill != "none":
-            options["skill"] = _read_text(Path(self.skill), "--skill")
-        if self.chat_template is not None:
-            options["chat_template"] = str(self.chat_template.resolve())
-        if self.data != "mini":
-            options["data"] = str(Path(self.data).resolve())
+        options["skill"] = "" if self.skill == "none" else _read_text(Path(self.skill), "--skill")
         assert self.agent is not None
-        if self.agent.startswith("replay:"):
-            played = vars(evaluate.config_of(Path(self.agent.removeprefix("replay:"))))
+        kind, colon, run = self.agent.partition("replay:")
+        # Absolute, so that the run can be resumed from any folder. (Not resolve(): it fails on loops of links.)
+        if os.path.isdir(run if colon else kind):
+            options["agent"] = colon + os.path.abspath(run if colon else kind)
+        if self.chat_template is not None:
+            options["chat_template"] = os.path.abspath(self.chat_template)
+        if self.data != "mini":
+            options["data"] = os.path.abspath(self.data)
+        if colon:
+            played = vars(evaluate.config_of(Path(run)))
             options |= {k: played[k] for k in names - self._given()}
         return Config(**options)
 
@@ -284,7 +288,10 @@ Command = (
 
 def main(argv: list[str] | None = None) -> None:
     """Run one command. Exit 0: done; 1: checked and found wanting, or not all played; 2: a mistake in the call."""
-    if (argv or sys.argv[1:]) == ["--version"]:
+    argv = sys.argv[1:] if argv is None else argv
+    if any(not arg.isprintable() and arg.encode("utf-8", "replace").decode() != arg for arg in argv):
+        sys.exit(_say("an argument is not valid UTF-8 text: type it again.", 2))
+    if argv == ["--version"]:
         print(f"seedbench {seedbench.__version__}")
         return
     command: Any = tyro.cli(
@@ -305,10 +312,11 @@ def main(argv: list[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(1)
     except OSError as error:
-        if error.errno not in FULL:
-            raise
-        where = f" while writing {error.filename}" if error.filename else ""
-        sys.exit(_say(f"no space left on the disk{where}; finished episodes are kept: free some, then --resume.", 1))
+        where = f" ({error.filename})" if error.filename else ""
+        if error.errno in FULL:
+            cure = "what was finished is kept: free some and run the same command again, or go on with --resume"
+            sys.exit(_say(f"no space left on the disk{where}; {cure}.", 1))
+        sys.exit(_say(f"{error.strerror or error}{where}: mend that and run the command again.", 1))
 
 
 def _lazy(module: str, function: str) -> Any:
@@ -317,11 +325,16 @@ def _lazy(module: str, function: str) -> Any:
 
 def _read_text(path: Path, flag: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SeedbenchError(f"{flag} {path} cannot be read as a UTF-8 text file: {error}.") from error
+    if not text.strip():
+        raise SeedbenchError(f"{flag} {path} is empty: write the text into it, or leave the option out.")
+    return text
 
 
 def _say(message: object, code: int) -> int:
-    print(f"seedbench: {message}", file=sys.stderr)
+    from seedbench.view import visible
+
+    print("seedbench:", visible(" ".join(str(message).split())), file=sys.stderr)
     return code

@@ -20,6 +20,7 @@ from seedbench import record
 from seedbench.agents import load_agent, public_spec
 from seedbench.core import Agent, InfrastructureError, SeedbenchError
 from seedbench.exam import Config, Exam, plan, protocol
+from seedbench.journal import Journal
 from seedbench.provenance import software
 from seedbench.rollout import Episode, play
 from seedbench.view import visible
@@ -68,7 +69,7 @@ def resume(out: Path, console: Console | None = None) -> Path:
     with record.locked(out):
         run = _read_run(out)
         config = Config(**run["config"])
-        if run["status"] == "complete":
+        if run["status"] == "complete" and _whole(out):
             (out / "journal.jsonl").unlink(missing_ok=True)
             return out
         exams = plan(config)
@@ -83,6 +84,19 @@ def resume(out: Path, console: Console | None = None) -> Path:
     return out
 
 
+def _whole(out: Path) -> bool:
+    """Whether the results are there and are those of the trajectories, so that the journal is needed no more."""
+    from seedbench import results
+
+    try:
+        last = ""
+        for line in record.read_lines(out / "trajectories.jsonl.gz"):
+            last = line["hash"]
+        return results.load(out).chain_head == last
+    except (SeedbenchError, KeyError):
+        return False
+
+
 def config_of(out: Path) -> Config:
     """The settings of the run in a folder. Raises SeedbenchError where there is none."""
     return Config(**_read_run(out)["config"])
@@ -95,8 +109,8 @@ def _read_run(out: Path) -> dict[str, Any]:
         Config(**run["config"])
         if run["status"] not in ("running", "complete") or not isinstance(run["sessions"], list):
             raise ValueError("status and sessions are not as written")
-        if not isinstance(run["agent"], dict) or not isinstance(run["protocol"], dict):
-            raise ValueError("agent and protocol are not as written")
+        if not all(isinstance(run[part], dict) for part in ("agent", "protocol", "software")):
+            raise ValueError("agent, protocol and software are not as written")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise SeedbenchError(
             f"{out} holds no run.json: it is not a run folder, or the run had not begun; start it again."
@@ -121,7 +135,7 @@ def _session(
 ) -> None:
     """Play what is left and finish. Each session's times are kept, whether or not it gets to the end."""
     began = datetime.datetime.now(datetime.UTC)
-    journal = record.Journal(out / "journal.jsonl").open()
+    journal = Journal(out / "journal.jsonl").open()
     held = len(journal.offsets)
     try:
         unplayed = _play(exams, agent, config, journal, console or Console(stderr=True))
@@ -144,7 +158,7 @@ def _session(
     journal.path.unlink()
 
 
-def _play(exams: list[Exam], agent: Agent, config: Config, journal: record.Journal, console: Console) -> list[str]:
+def _play(exams: list[Exam], agent: Agent, config: Config, journal: Journal, console: Console) -> list[str]:
     """Play every episode that the journal lacks; returns what kept the others from being played."""
     unplayed: list[str] = []
     errors: list[str] = []
@@ -187,7 +201,7 @@ def _progress(console: Console, hidden: bool) -> Progress:
     return Progress(*columns, *times, console=console, disable=hidden)
 
 
-def _finish(run: dict[str, Any], exams: list[Exam], config: Config, journal: record.Journal, out: Path) -> None:
+def _finish(run: dict[str, Any], exams: list[Exam], config: Config, journal: Journal, out: Path) -> None:
     """Everything that is derived from the journal, each file written in one step."""
     from seedbench import view
     from seedbench.results import Results

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import gymnasium as gym
+import pydantic.dataclasses
 
 from seedbench.core import Message, Mode, Preset, Sampling, SeedbenchError, Task, TextEnv, View
 from seedbench.prompts import Prompt
@@ -20,7 +21,7 @@ from seedbench.rollout import Episode
 SPLITS = ("train", "dev", "seen", "unseen", "paper")
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(extra="forbid", strict=True))
 class Config:
     """Everything that decides a run; it is what run.json holds, and all that --resume needs."""
 
@@ -31,7 +32,7 @@ class Config:
     trials: int = 1
     limit: int | None = None
     seed: int = 0
-    skill: str = "none"  # the text of the hint that the agent sees, or "none"
+    skill: str = ""  # the text of the lesson that the agent sees at every turn
     parse: Mode = "strict"
     preset: str = "seedbench"
     backend: str | None = None
@@ -92,14 +93,14 @@ def environments(names: str) -> list[str]:
     known = {spec.name.lower(): id for id, spec in gym.registry.items() if spec.namespace == "seedbench"}
     if names == "all":
         return list(known.values())
+    ids = {**known, **{env_id.lower(): env_id for env_id in known.values()}}
     chosen = []
     for name in filter(None, (n.strip() for n in names.split(","))):
-        short = name.lower().removeprefix("seedbench/").rpartition("-v")[0] or name.lower()
-        if short not in known:
+        if name.lower() not in ids:
             raise SeedbenchError(
                 f"--env {name} is not an environment: give a comma list of {', '.join(known)}, or all."
             )
-        chosen.append(known[short])
+        chosen.append(ids[name.lower()])
     if not chosen:
         raise SeedbenchError(f"--env is empty: give a comma list of {', '.join(known)}, or all.")
     return list(dict.fromkeys(chosen))
@@ -153,9 +154,8 @@ def _exam(env_id: str, config: Config) -> Exam:
     part = {name: len(tasks[name]) < len(whole[name]) for name in names}
     pinned = {name: probe.pinned(name) for name in names}
     data = "mini" if config.data == "mini" else "real"
-    hint = "" if config.skill == "none" else config.skill
     return Exam(
-        env_id, partial(make_env, env_id, **kwargs), prompt, sampling, tasks, part, pinned, protocol, data, hint
+        env_id, partial(make_env, env_id, **kwargs), prompt, sampling, tasks, part, pinned, protocol, data, config.skill
     )
 
 

@@ -59,10 +59,10 @@ class Prompt:
         return self.reply_format.format(action=action)
 
     def digest(self) -> str:
-        """Hash of what is rendered for views that exercise every block: it changes when the words or layout do."""
-        past = tuple((f"o{i}", f"a{i}") for i in range(max(self.history, 2) + 2))
-        views = [View("goal", "seen", ("x", "y"), past[:n], hint) for n in (0, 1, len(past)) for hint in ("", "why")]
-        return sha256_json([self.reply("x"), *(self.render(v) for v in views)])
+        """Hash of H and of renderings that exercise every block: it changes when the words or the layout do."""
+        past = (("o1", "a1"), ("o2", ""), ("o3", "a3"))
+        views = [View("goal", "seen", ("x", "y"), past[:n], hint) for n in range(4) for hint in ("", "why")]
+        return sha256_json([self.history, self.reply("x"), *(self.render(v) for v in views)])
 
 
 def sha256_json(value: object) -> str:
@@ -76,7 +76,6 @@ def prompt_sha(messages: Sequence[Message]) -> str:
     return sha256_json(list(messages))
 
 
-_THINK = re.compile(r"<think>.*?</think>", re.DOTALL)
 _ARTICLES = re.compile(r"\b(?:a|an|the) ")
 
 
@@ -89,7 +88,7 @@ def parse_tagged(text: str, mode: Mode = "strict", tag: str = "action") -> Parse
     is normalised: lower case, single spaces, no articles (a, an, the), no full stops or other marks at its end.
     """
     open_tag, close_tag = f"<{tag}>", f"</{tag}>"
-    said = _THINK.sub("", text)
+    said = _without_thoughts(text)
     if "<think>" in said and (mode == "strict" or open_tag not in said.rpartition("<think>")[2]):
         return Parsed("", False, "<think> is never closed")
     if mode == "tolerant":
@@ -109,6 +108,15 @@ def parse_tagged(text: str, mode: Mode = "strict", tag: str = "action") -> Parse
     if len(action.splitlines()) > 1:
         return Parsed("", False, "the action has more than one line")
     return Parsed(action, True)
+
+
+def _without_thoughts(text: str) -> str:
+    """`text` without its complete <think> blocks; in time linear in its length, whatever it holds."""
+    kept, at = [], 0
+    while (start := text.find("<think>", at)) >= 0 and (end := text.find("</think>", start)) >= 0:
+        kept.append(text[at:start])
+        at = end + len("</think>")
+    return "".join((*kept, text[at:]))
 
 
 def _parse_tolerant(said: str, open_tag: str, close_tag: str) -> Parsed:

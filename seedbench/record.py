@@ -1,27 +1,61 @@
 """What a run leaves on disk, so that it survives a kill and anyone can check it.
 
-While a run plays, `journal.jsonl` takes one line an episode as it ends. At the end the same records are put in manifest
-order, chained by hash and written to `trajectories.jsonl.gz`: those bytes are a function of the agent's outputs and the
-seed alone, whatever the batch size and however often the run was killed and resumed.
+While a run plays, `journal.jsonl` (seedbench.journal) takes one line an episode as it ends. At the end the same records
+are put in manifest order, chained by hash and written to `trajectories.jsonl.gz`: those bytes are a function of the
+agent's outputs and the seed alone, whatever the batch size and however often the run was killed and resumed.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from filelock import FileLock, Timeout
+from pydantic import ConfigDict, Field
+from typing_extensions import TypedDict  # pydantic needs this one below Python 3.12
 
-from seedbench.core import SeedbenchError, Trajectory
+from seedbench.core import Ended, SeedbenchError, Trajectory
 
 Record = dict[str, Any]
+
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class StepLine(TypedDict):
+    """One turn of a line of trajectories.jsonl.gz."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    observation: str
+    text: str
+    action: str
+    format_valid: bool
+    reward: float
+    prompt_sha: str
+
+
+class Line(TypedDict):
+    """A line of trajectories.jsonl.gz, but for `prev` and `hash`."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    task: str
+    env: str
+    split: str
+    seed: int
+    trial: int
+    steps: list[StepLine]
+    score: Annotated[float, Field(ge=0, le=1)]
+    success: bool
+    ended: Ended
+    error: str
+
+
 Key = tuple[str, str, str, int]  # env, split, task id, trial
 
 
@@ -88,65 +122,6 @@ def chain(lines: Iterable[Record]) -> Iterator[Record]:
         prev = digest
 
 
-class Journal:
-    """The append-only journal of a run folder. Holds offsets, not records, so that its size does not matter."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.offsets: dict[Key, int] = {}
-        self._file: io.FileIO | None = None
-
-    def open(self) -> Journal:
-        """Read what is there, drop a torn last line (never a complete one), and get ready to append.
-
-        Raises SeedbenchError when a complete line is not a record: that is damage, not a kill.
-        """
-        self.path.touch()
-        good = 0
-        with self.path.open("rb") as f:
-            for number, raw in enumerate(f, 1):
-                if not raw.endswith(b"\n"):
-                    break
-                try:
-                    self.offsets[key(json.loads(raw)["record"])] = good
-                except (ValueError, KeyError, TypeError) as error:
-                    raise SeedbenchError(
-                        f"{self.path}, line {number}, is damaged ({type(error).__name__}): delete that line to play "
-                        "its episode again, or start a new run with another --out."
-                    ) from error
-                good += len(raw)
-        if good < self.path.stat().st_size:
-            os.truncate(self.path, good)
-        self._file = io.FileIO(self.path, "a")  # unbuffered: nothing is half-written twice after a full disk
-        return self
-
-    def append(self, t: Trajectory) -> None:
-        """Write one finished episode and hand it to the operating system, so that a killed process loses nothing."""
-        assert self._file is not None
-        line = record(t)
-        entry = {"record": line, "tokens": tokens(t), "usage": usage(t)}
-        at = self.path.stat().st_size
-        rest = memoryview(canonical(entry).encode() + b"\n")
-        try:
-            while rest:
-                rest = rest[self._file.write(rest) :]
-        except OSError:
-            os.truncate(self.path, at)
-            raise
-        self.offsets[key(line)] = at
-
-    def entries(self, order: Iterable[Key]) -> Iterator[dict[str, Any]]:
-        """Journal entries ({"record", "tokens", "usage"}) in the given order, one in memory at a time."""
-        with self.path.open("rb") as f:
-            for k in order:
-                f.seek(self.offsets[k])
-                yield json.loads(f.readline())
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
 def write_chained(path: Path, records: Iterable[Record]) -> str:
     """Write trajectories.jsonl.gz atomically; returns the chain head, the hash of the last line ("" for none)."""
     head = ""
@@ -177,7 +152,13 @@ def read_lines(path: Path) -> Iterator[Record]:
         raise SeedbenchError(
             f"{path} is missing: is the run finished? `seedbench eval --resume {path.parent}`"
         ) from error
-    except (OSError, EOFError, ValueError) as error:  # BadGzipFile, JSONDecodeError, UnicodeDecodeError among them
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        zlib.error,
+        RecursionError,
+    ) as error:  # BadGzipFile, JSON, Unicode among them
         raise SeedbenchError(f"{path} cannot be read to its end ({error}): copy the run folder again.") from error
 
 

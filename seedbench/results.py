@@ -127,7 +127,7 @@ class Results(_Model):
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the file"
             raise SeedbenchError(f"results.json is not valid at {where}: {first['msg']}; run eval again.") from error
-        except ValueError as error:  # JSON and Unicode errors are ValueErrors too
+        except (ValueError, RecursionError) as error:  # JSON and Unicode errors are ValueErrors too
             raise SeedbenchError(f"results.json is not valid JSON ({error}); run eval again.") from error
 
 

@@ -7,8 +7,9 @@ on which others share the batch.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seedbench.core import (
@@ -21,11 +22,15 @@ from seedbench.core import (
     Step,
     Task,
     TextEnv,
+    Tokens,
     Trajectory,
     View,
     stream,
 )
 from seedbench.prompts import Prompt, prompt_sha
+
+# What ends an episode and not the run: a sys.exit() in somebody's agent, too.
+RAISED = (Exception, SystemExit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +94,14 @@ def play(
             env.close()
 
 
-def _ask(agent: Agent, views: Sequence[View], envs: Sequence[TextEnv]) -> list[Reply | Exception]:
+def _ask(agent: Agent, views: Sequence[View], envs: Sequence[TextEnv]) -> list[Reply | BaseException]:
     """One batch; if it raises as a whole, each view alone, so that one bad episode does not take the others along."""
     try:
-        replies = list(agent.act(views, envs) if agent.needs_env else agent.act(views))
+        replies: list[Reply | BaseException] = list(agent.act(views, envs) if agent.needs_env else agent.act(views))
         if len(replies) != len(views):
             raise ValueError(f"the agent gave {len(replies)} replies to {len(views)} views")
         return replies
-    except Exception as error:  # whatever an agent raises is that episode's failure, by contract
+    except RAISED as error:  # whatever an agent raises is that episode's failure, by contract
         if len(views) == 1 or isinstance(error, InfrastructureError):
             return [error] * len(views)
         return [_ask(agent, [view], [env])[0] for view, env in zip(views, envs, strict=True)]
@@ -113,7 +118,7 @@ class _Running:
     steps: list[Step] = field(default_factory=list)
     history: tuple[tuple[str, str], ...] = ()
     ended: Ended | None = None
-    failure: Exception | None = None
+    failure: BaseException | None = None
     score: float = 0.0
     success: bool = False
     view: View = field(init=False)
@@ -124,7 +129,7 @@ class _Running:
         try:
             observation, info = self.env.reset(seed=self.episode.env_seed, options={"task": self.episode.task.id})
             self._see(observation, info["goal"], info["admissible"])
-        except Exception as error:  # any fault of an environment becomes an error episode, by contract
+        except RAISED as error:  # any fault of an environment becomes an error episode, by contract
             self._fail(error)
 
     def _see(self, observation: str, goal: str, admissible: Sequence[str]) -> None:
@@ -134,19 +139,21 @@ class _Running:
         self.view = View(goal, observation, view.admissible, self.history, self.episode.hint, turn, messages)
         self.sha = prompt_sha(messages)
 
-    def advance(self, reply: Reply | Exception) -> None:
+    def advance(self, reply: Reply | BaseException) -> None:
         """Parse a reply, step the environment with it and record the turn."""
-        if isinstance(reply, Exception):
-            return self._fail(reply)
-        text = reply.text.encode("utf-8", "replace").decode()  # lone surrogates cannot be written to any file
-        if text != reply.text:
+        if not isinstance(reply, Reply):
+            wrong = TypeError(f"the agent gave {type(reply).__name__} in the place of a Reply")
+            return self._fail(reply if isinstance(reply, BaseException) else wrong)
+        if fault := reply_fault(reply):
+            return self._fail(TypeError(f"the agent's reply cannot be used: {fault}"))
+        if (text := writable(reply.text)) != reply.text:
             reply = Reply(text, reply.tokens, reply.finish_reason, reply.usage)
         parsed = self.env.parse(text, self.mode)
         if not parsed.format_valid and reply.finish_reason == "length":
             parsed = Parsed(parsed.action, False, f"{parsed.reason} (the reply was cut at the token limit)")
         try:
             observation, reward, terminated, truncated, info = self.env.step(parsed.action)
-        except Exception as error:  # as in reset
+        except RAISED as error:  # as in reset
             self._record(reply, parsed, 0.0, False, "the environment raised")
             return self._fail(error)
         self._record(reply, parsed, float(reward), info["is_action_valid"], info["invalid_reason"])
@@ -157,18 +164,46 @@ class _Running:
         else:
             try:
                 self._see(observation, info["goal"], info["admissible"])
-            except Exception as error:  # an Info that breaks the contract
+            except RAISED as error:  # an Info that breaks the contract
                 self._fail(error)
 
     def _record(self, reply: Reply, parsed: Parsed, reward: float, valid: bool, why: str) -> None:
         action, format_valid, reason = parsed
         self.steps.append(Step(self.view, reply, action, format_valid, reason, reward, valid, why, self.sha))
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self.ended, self.failure = "error", error
 
     def trajectory(self) -> Trajectory:
         """What the finished episode leaves."""
         assert self.ended is not None
-        e, error = self.episode, "" if self.failure is None else f"{type(self.failure).__name__}: {self.failure}"
+        e, error = self.episode, "" if self.failure is None else _words(self.failure)
         return Trajectory(e.task, e.env_seed, e.trial, tuple(self.steps), self.score, self.success, self.ended, error)
+
+
+def reply_fault(reply: Reply) -> str:
+    """Why an agent's Reply cannot be parsed and recorded; "" if it can."""
+    if not isinstance(reply.text, str) or not isinstance(reply.finish_reason, str):
+        return "text and finish_reason must be strings"
+    if not isinstance(reply.usage, Mapping) or not all(type(n) is int and n >= 0 for n in reply.usage.values()):
+        return "usage must map names to counts"
+    if reply.tokens is None:
+        return ""
+    t = reply.tokens
+    if not isinstance(t, Tokens) or len(t.completion_ids) != len(t.logprobs):
+        return "tokens need one log-probability for each completion id"
+    if not all(type(i) is int for i in (*t.prompt_ids, *t.completion_ids)):
+        return "token ids must be integers"
+    return "" if all(math.isfinite(p) for p in t.logprobs) else "a log-probability is not finite"
+
+
+def writable(text: str) -> str:
+    """`text` with lone surrogates, which no file can hold, replaced by question marks."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return writable(f"{type(error).__name__}: {error}")
+    except Exception:  # an exception of somebody's own may not even be printable
+        return type(error).__name__

@@ -175,7 +175,9 @@ def test_killed_while_finishing_is_finished_again(uninterrupted: Path, tmp_path:
     run("eval", *RESUME, "--out", out)
     held = json.loads((out / "run.json").read_text())
     records = [{k: v for k, v in line.items() if k not in ("prev", "hash")} for line in lines(out)]
-    (out / "journal.jsonl").write_text("".join(record.canonical({"record": r, "tokens": None}) + "\n" for r in records))
+    (out / "journal.jsonl").write_text(
+        "".join(record.canonical({"record": r, "tokens": None, "usage": None}) + "\n" for r in records)
+    )
     (out / "results.json").unlink()
     (out / "trajectories.jsonl.gz").write_bytes(b"half")
     record.write_json(out / "run.json", {**held, "status": "running"})
@@ -243,6 +245,11 @@ MISTAKES = [
     (["--agent", "random", "--top-p", "0"], "top-p is 0"),
     (["--agent", "random", "--preset", "nope"], "--preset nope"),
     (["--agent", "random", "--skill", "no_such_file.md"], "--skill no_such_file.md"),
+    (["--agent", "random", "--skill", os.devnull], "is empty"),
+    (["--agent", "random", "--env", "alfworld-v99"], "--env alfworld-v99 is not an environment"),
+    (["--agent", "random", "--selection", "\udcff"], "not valid UTF-8"),
+    (["--agent", "random", "--out", "/proc/x"], "/proc/x"),
+    (["--agent", "random", "--out", "x" * 5000], "File name too long"),
     (["--agent", "random", "--env", "alfworld", "--data", "no_such_folder"], "no_such_folder"),
     (["--agent", "no_such_model_folder"], "no_such_model_folder"),
     (["--resume", "no_such_run"], "holds no run.json"),
@@ -461,3 +468,47 @@ def test_a_broken_model_folder_gets_one_sentence(
     run("eval", "--agent", model, *MODEL, "--out", tmp_path / "r", code=2)
     err = capsys.readouterr().err
     assert says in err and "Traceback" not in err and not (tmp_path / "r").exists()
+
+
+def spoil(out: Path, **changes: Any) -> None:
+    held = json.loads((out / "run.json").read_text())
+    record.write_json(out / "run.json", {**held, **changes})
+
+
+def test_a_journal_is_kept_until_results_are_there(tmp_path: Path) -> None:
+    """run.json's word alone is not enough to delete what was played."""
+    out = tmp_path / "r"
+    process = start("eval", *RESUME, "--out", out)
+    while not (out / "journal.jsonl").exists() or (out / "journal.jsonl").read_bytes().count(b"\n") < 20:
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    spoil(out, status="complete")
+    run("eval", "--resume", out)
+    assert results(out)["results"][0]["attempted"] == 800
+
+
+TAMPERED: list[dict[str, Any]] = [
+    *({"status": "?"}, {"sessions": 3}, {"agent": []}, {"protocol": None}, {"software": 1}, {"config": []}),
+    *({"config": {"agent": "random", **wrong}} for wrong in ({"env": 5}, {"limit": 1.5}, {"temperature": "x"})),
+    *({"config": {"agent": "random", **wrong}} for wrong in ({"preset": []}, {"unknown": 1}, {"trials": 0})),
+    *({"config": {"agent": None}}, {"config": {"agent": "random", "max_new_tokens": True}}),
+]
+
+
+@pytest.mark.parametrize("changes", TAMPERED)
+def test_a_tampered_run_json_gets_one_sentence(
+    changes: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "r"
+    run("eval", "--agent", "random", *BASE, "--limit", 1, "--out", out)
+    spoil(out, **{"status": "running", **changes})
+    run("eval", "--resume", out, code=2)
+    assert "run.json cannot be read" in capsys.readouterr().err
+
+
+def test_messages_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    run("eval", "--agent", "random", "--env", "x\x1b]0;owned\x07[red]", code=2)
+    err = capsys.readouterr().err
+    assert "\x1b" not in err and "\x07" not in err and "[red]" in err and err.count("\n") == 1

@@ -115,3 +115,14 @@ def test_an_action_survives_its_own_reply(action: str) -> None:
 def test_prompt_sha_is_of_the_messages() -> None:
     a, b = (prompt_sha(PROMPT.render(View("g", o, (), ()))) for o in ("x", "y"))
     assert a != b and len(a) == 64
+
+
+def test_many_unclosed_thoughts_are_read_in_linear_time() -> None:
+    """Quadratic work would take minutes here."""
+    for text in ("<think>" * 150_000, "<think></think>" * 100_000 + "<action>x</action>"):
+        parse_tagged(text)
+        parse_tagged(text, "tolerant")
+
+
+def test_a_huge_history_costs_nothing_to_name() -> None:
+    assert len(dataclasses.replace(PROMPT, history=10**8).digest()) == 64

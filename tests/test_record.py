@@ -8,12 +8,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seedbench import record
 from seedbench.agents.scripted import Expert, Random
 from seedbench.core import SeedbenchError, Trajectory
+from seedbench.journal import Journal
 from seedbench.rollout import Episode, play
 from tests.toy import Counter, task
 
@@ -45,11 +47,11 @@ def test_chain_by_hand() -> None:
 
 def test_journal_reopens_with_all_it_held(tmp_path: Path) -> None:
     ts = trajectories(10)
-    journal = record.Journal(tmp_path / "j").open()
+    journal = Journal(tmp_path / "j").open()
     for t in ts[:6]:
         journal.append(t)
     journal.close()
-    journal = record.Journal(tmp_path / "j").open()
+    journal = Journal(tmp_path / "j").open()
     assert list(journal.offsets) == keys(ts[:6])
     for t in ts[6:]:
         journal.append(t)
@@ -59,36 +61,42 @@ def test_journal_reopens_with_all_it_held(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tail", [b'{"record": {"task', b"\x00\xff", b"{}"])
 def test_a_torn_last_line_is_dropped_and_no_complete_one(tmp_path: Path, tail: bytes) -> None:
-    journal = record.Journal(tmp_path / "j").open()
+    journal = Journal(tmp_path / "j").open()
     for t in trajectories(3):
         journal.append(t)
     journal.close()
     whole = journal.path.read_bytes()
     journal.path.write_bytes(whole + tail)
-    again = record.Journal(journal.path).open()
+    again = Journal(journal.path).open()
     assert len(again.offsets) == 3 and journal.path.read_bytes() == whole
 
 
 def test_a_damaged_middle_line_is_named_not_dropped(tmp_path: Path) -> None:
-    journal = record.Journal(tmp_path / "j").open()
+    journal = Journal(tmp_path / "j").open()
     for t in trajectories(3):
         journal.append(t)
     journal.close()
     lines = journal.path.read_bytes().splitlines(keepends=True)
-    journal.path.write_bytes(lines[0] + b"{broken}\n" + lines[2])
-    with pytest.raises(SeedbenchError, match="line 2, is damaged"):
-        record.Journal(journal.path).open()
-    assert journal.path.read_bytes() == lines[0] + b"{broken}\n" + lines[2]
+    entry = json.loads(lines[1])
+    wrong: list[dict[str, Any]] = [{"score": v} for v in (7.5, float("nan"), "x", None)]
+    wrong += [{"success": "x"}, {"ended": "won"}, {"error": "\ud800"}, {"steps": [5]}, {"more": 1}, {"trial": [1]}]
+    spoilt = [{**entry, "record": {**entry["record"], **change}} for change in wrong]
+    spoilt += [{**entry, "tokens": [5]}, {**entry, "usage": {"prompt_tokens": -1}}, {"record": entry["record"]}]
+    for line in [b"{broken}\n", b"[1]\n", b"\xff\n", *(json.dumps(e).encode() + b"\n" for e in spoilt)]:
+        journal.path.write_bytes(lines[0] + line + lines[2])
+        with pytest.raises(SeedbenchError, match="line 2, is damaged"):
+            Journal(journal.path).open()
+        assert journal.path.read_bytes() == lines[0] + line + lines[2]
 
 
 def test_a_full_disk_leaves_only_whole_lines(tmp_path: Path) -> None:
     """A file-size limit makes write() fail half-way, as a full disk does."""
     code = f"""
 import resource, sys
-from seedbench import record
+from seedbench.journal import Journal
 from tests.test_record import trajectories
 ts = trajectories(200)
-journal = record.Journal(__import__("pathlib").Path({str(tmp_path / "j")!r})).open()
+journal = Journal(__import__("pathlib").Path({str(tmp_path / "j")!r})).open()
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 try:
     for t in ts: journal.append(t)
@@ -100,7 +108,7 @@ except OSError as error:
     )
     raw = (tmp_path / "j").read_bytes()
     assert 0 < int(run.stdout) == raw.count(b"\n") and raw.endswith(b"\n")
-    assert len(record.Journal(tmp_path / "j").open().offsets) == int(run.stdout)
+    assert len(Journal(tmp_path / "j").open().offsets) == int(run.stdout)
 
 
 def test_written_bytes_are_a_function_of_content(tmp_path: Path) -> None:

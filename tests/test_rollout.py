@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbench.agents.scripted import Expert, Null, Random
-from seedbench.core import Agent, InfrastructureError, Reply, TextEnv, Trajectory, View
+from seedbench.core import Agent, InfrastructureError, Reply, TextEnv, Tokens, Trajectory, View
 from seedbench.record import canonical, record
 from seedbench.rollout import Episode, play
 from tests.toy import Counter, task
@@ -139,3 +139,49 @@ def test_views_hold_the_past_and_streams_differ_by_turn() -> None:
     assert t.steps[2].view.history == (("count: 0", "up"), ("count: 1", "up"))
     assert len({s.view.stream for s in t.steps}) == 5
     assert all("Lesson:\ncount up" in s.view.messages[1]["content"] for s in t.steps)
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+BAD_REPLIES = [
+    "a text",
+    None,
+    Reply(None),  # type: ignore[arg-type]
+    Reply("x", finish_reason=3),  # type: ignore[arg-type]
+    Reply("x", usage={"prompt_tokens": -5}),
+    Reply("x", usage={"prompt_tokens": "x"}),  # type: ignore[dict-item]
+    Reply("x", usage=7),  # type: ignore[arg-type]
+    Reply("x", tokens=[1]),  # type: ignore[arg-type]
+    Reply("x", tokens=Tokens((1,), (2,), ())),
+    Reply("x", tokens=Tokens((1,), (2,), (float("nan"),))),
+    Unprintable(),
+    ValueError("half \ud800"),
+    SystemExit(3),
+]
+
+
+@pytest.mark.parametrize("bad", BAD_REPLIES, ids=[repr(type(b).__name__) + str(i) for i, b in enumerate(BAD_REPLIES)])
+def test_a_bad_reply_costs_its_own_episode_and_can_be_written(bad: object) -> None:
+    class Bad(Expert):
+        def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> list[Reply | Exception]:
+            replies = super().act(views, envs)
+            return [bad if v.goal == "reach 2" else r for v, r in zip(views, replies, strict=True)]  # type: ignore[misc]
+
+    got = {t.task.id: t for t in play(Counter, episodes(), Bad())}
+    assert [k for k, t in sorted(got.items()) if t.ended == "error"] == ["to-2"] and got["to-2"].error
+    for t in got.values():
+        canonical(record(t)).encode("utf-8")
+
+
+def test_sys_exit_in_an_agent_ends_an_episode_and_not_the_run() -> None:
+    class Leaves(Expert):
+        def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> list[Reply | Exception]:
+            if any(v.goal == "reach 3" for v in views):
+                raise SystemExit(0)
+            return super().act(views, envs)
+
+    got = {t.task.id: t for t in play(Counter, episodes(), Leaves())}
+    assert len(got) == 5 and got["to-3"].error == "SystemExit: 0"

@@ -62,7 +62,7 @@ def load_custom(spec: str) -> Agent:
         sys.path.insert(0, here)
     try:
         factory: Any = import_module(name)
-    except Exception as error:  # the module's own code runs here and may raise anything
+    except (Exception, SystemExit) as error:  # the module's own code runs here and may raise anything
         raise SeedbenchError(
             f"--agent {spec}: importing {name} from {here} failed ({type(error).__name__}: {error}): mend the module."
         ) from error
@@ -79,7 +79,10 @@ def load_custom(spec: str) -> Agent:
             f"--agent {spec} made {made if isinstance(made, type) else type(made)}: it must return a "
             "seedbench.core.Agent, or a function from a list of views to a list of texts."
         )
-    made.name = made.name or spec
+    try:
+        made.name, made.sampling = made.name or spec, Sampling()
+    except Exception as error:  # a property of the user's own
+        raise SeedbenchError(f"--agent {spec}: name and sampling cannot be set ({error}): let both be set.") from error
     _check_description(spec, made)
     return made
 
@@ -97,7 +100,7 @@ def _call(spec: str, factory: Any) -> object:
         ) from error
     try:
         return factory(**options)
-    except Exception as error:  # the user's own code
+    except (Exception, SystemExit) as error:  # the user's own code
         raise SeedbenchError(f"--agent {spec} raised {type(error).__name__}: {error}; mend the factory.") from error
 
 
@@ -105,7 +108,7 @@ def _check_description(spec: str, agent: Agent) -> None:
     """run.json holds what describe() gives; a fault in it must show before a run folder exists."""
     try:
         described = agent.describe()
-        json.dumps(described, allow_nan=False)
+        json.dumps(described, allow_nan=False, ensure_ascii=False).encode()
         missing = [k for k in ("spec", "kind") if not isinstance(described.get(k), str)]
     except Exception as error:  # the user's own code
         raise SeedbenchError(

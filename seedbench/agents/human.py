@@ -129,7 +129,7 @@ class Human(Agent):
     def _read(self, steps: int, over: bool) -> str:
         try:
             line = self._ask("Enter ends the episode, u takes the last step back: " if over else "> ").strip()
-        except EOFError:
+        except (EOFError, RuntimeError):  # the latter where there is no standard input at all
             self._print("")
             if over:
                 return ""

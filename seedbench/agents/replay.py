@@ -37,12 +37,15 @@ class Replay(Agent):
             try:
                 texts, error = [str(step["text"]) for step in line["steps"]], str(line["error"])
                 key, self.head = record.key(line), str(line["hash"])
+                hash(key)
             except (KeyError, TypeError) as broken:
                 raise SeedbenchError(
                     f"{path}, line {number}, is no record ({broken!r}): copy the run again."
                 ) from broken
             self._offsets[key] = self._texts.tell()
             self._texts.write(json.dumps([texts, error]).encode() + b"\n")
+        if not self._offsets:
+            raise SeedbenchError(f"{path} holds no episode: name the folder of a finished run.")
 
     def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> list[Reply | Exception]:
         """The recorded text of each view's turn; a SeedbenchError where the recording holds none."""
