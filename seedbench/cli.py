@@ -336,5 +336,6 @@ def _read_text(path: Path, flag: str) -> str:
 def _say(message: object, code: int) -> int:
     from seedbench.view import visible
 
-    print("seedbench:", visible(" ".join(str(message).split())), file=sys.stderr)
+    line = visible(" ".join(str(message).split()))
+    print("seedbench:", line if len(line) < 600 else f"{line[:300]} ... {line[-290:]}", file=sys.stderr)
     return code

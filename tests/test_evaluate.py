@@ -248,8 +248,6 @@ MISTAKES = [
     (["--agent", "random", "--skill", os.devnull], "is empty"),
     (["--agent", "random", "--env", "alfworld-v99"], "--env alfworld-v99 is not an environment"),
     (["--agent", "random", "--selection", "\udcff"], "not valid UTF-8"),
-    (["--agent", "random", "--out", "/proc/x"], "/proc/x"),
-    (["--agent", "random", "--out", "x" * 5000], "File name too long"),
     (["--agent", "random", "--env", "alfworld", "--data", "no_such_folder"], "no_such_folder"),
     (["--agent", "no_such_model_folder"], "no_such_model_folder"),
     (["--resume", "no_such_run"], "holds no run.json"),
@@ -267,6 +265,13 @@ def test_mistakes_get_one_sentence_and_write_nothing(
     err = capsys.readouterr().err
     assert says in err and err.startswith("seedbench: ") and "Traceback" not in err
     assert not any(tmp_path.iterdir())
+
+
+def test_an_impossible_out_gets_one_short_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    for out, says in (("/proc/x", "/proc/x"), ("x" * 5000, "File name too long")):
+        run("eval", "--agent", "null", *BASE, "--limit", 1, "--out", out, code=1)
+        err = capsys.readouterr().err
+        assert says in err and len(err) < 700 and "Traceback" not in err
 
 
 def test_out_that_is_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
