@@ -5,38 +5,41 @@ An environment's own module `files` (seedbench.envs.<name>.files) knows its file
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from seedbench.core import SeedbenchError
 from seedbench.exam import SPLITS, environments, make_env
+from seedbench.view import visible
 
 Report = Callable[[int, int], None]  # done, total
 
 
 def print_list(env: str, data: str) -> None:
-    """One table: every environment, every split, how many tasks of which kinds, pinned or not."""
-    table = Table("environment", "split", "tasks", "kinds", "pinned", title=f"data: {data}")
+    """One table: every environment, every split, how many tasks of which kinds, pinned or not; why some are absent."""
+    table, notes = _table(f"data: {data}", ("environment", "split", "tasks", "kinds", "pinned")), []
     for env_id in environments(env):
         probe = make_env(env_id, data=data)
         for split in SPLITS:
             try:
                 tasks = probe.tasks(split)
             except SeedbenchError as error:
-                table.add_row(env_id, split, "-", escape(str(error)), "")
+                table.add_row(env_id, split, "-", "-", "-")
+                notes.append(f"{env_id} {split}: {error}")
                 continue
             kinds = len({t.kind for t in tasks})
             table.add_row(env_id, split, str(len(tasks)), str(kinds), "yes" if probe.pinned(split) else "no")
-    Console().print(table)
+    _print(table, notes)
 
 
 def run_import(env: str, source: Path, dest: Path) -> None:
@@ -44,11 +47,11 @@ def run_import(env: str, source: Path, dest: Path) -> None:
     with progress(f"import {env}") as report:
         rows = _files(env).import_published(source, dest, report)
     _print_rows(f"{env}: {source} -> {dest}", rows)
-    print(f"play them with: seedbench eval --agent expert --env {env} --data {dest}")
+    _print_command(env, dest, [row["split"] for row in rows if row["found"]])
 
 
 def run_check(env: str, data: str) -> None:
-    """Compare every file with the manifest; exit 1 when any is missing, damaged or different."""
+    """Compare every file with the manifest; exit 1 when any is missing, damaged or different, or none is there."""
     with progress(f"check {env}") as report:
         rows = _files(env).check(data, report)
     _print_rows(f"{env}: {data}", rows)
@@ -59,7 +62,8 @@ def run_generate(env: str, dest: Path, seed: int, level: int, sizes: dict[str, i
     with progress(f"generate {env}") as report:
         rows = _files(env).generate(dest, report, seed=seed, level=level, sizes=sizes)
     _print_rows(f"{env}: {dest}, seed {seed}, level {level}", rows)
-    print(f"play it with: seedbench eval --agent expert --env {env} --data {dest}")
+    print(_files(env).GENERATED)
+    _print_command(env, dest, [row["split"] for row in rows])
 
 
 def _files(env: str) -> Any:
@@ -67,16 +71,41 @@ def _files(env: str) -> Any:
 
 
 def _print_rows(title: str, rows: list[dict[str, Any]]) -> None:
-    """One line a split. A split that is wholly absent is no fault: a folder may hold only some."""
-    table = Table(*rows[0], title=title)
+    """One line a split, and each split's first complaint below; exit 1 for a fault.
+
+    A split that is wholly absent is no fault, as a folder may hold only some; that all are absent is one.
+    """
+    table = _table(title, [name for name in rows[0] if name != "first"])
     for row in rows:
-        table.add_row(*(escape(str(value)) for value in row.values()))
+        cells = (f"{value:.3f}" if isinstance(value, float) else str(value) for k, value in row.items() if k != "first")
+        table.add_row(*map(Text, cells))
+    _print(table, [f"{row['split']}: {row['first']}" for row in rows if row.get("first")])
+    if "found" not in rows[0]:
+        return
+    if not any(row["found"] for row in rows):
+        fault = "not one file of the manifest is there: name the folder that holds them."
+    elif any(row["found"] and (row["missing"] or row["damaged"] or row["wrong"]) for row in rows):
+        fault = "some files are missing or differ from the committed manifest (see the table)."
+    else:
+        return
+    print(f"seedbench: {fault}", file=sys.stderr)
+    sys.exit(1)
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
+    return Table(*columns, title=Text(visible(title), style="table.title"))  # a plain title would be read as markup
+
+
+def _print(table: Table, notes: Sequence[str]) -> None:
+    """The table, and below it what is too long for a cell."""
     Console().print(table)
-    if any(row.get("found") and (row["missing"] or row["damaged"] or row["wrong"]) for row in rows):
-        print(
-            "seedbench: some files are missing or differ from the committed manifest (see the table).", file=sys.stderr
-        )
-        sys.exit(1)
+    for note in notes:
+        print(visible(note))
+
+
+def _print_command(env: str, dest: Path, splits: Sequence[str]) -> None:
+    folder = shlex.quote(visible(str(dest)))
+    print(f"play them with: seedbench eval --agent expert --env {env} --data {folder} --split {','.join(splits)}")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from seedbench.core import SeedbenchError
+from seedbench.core import InfrastructureError, SeedbenchError
 from seedbench.envs import manifests
 from seedbench.envs.alfworld import data, files, freeze, frozen, published
 from seedbench.envs.alfworld.data import open_dataset
@@ -437,3 +437,107 @@ def test_two_imports_do_not_meet(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "dest").mkdir()
     with FileLock(tmp_path / "dest" / ".import.lock"):
         assert "Another import" in message(files.import_published, tree, tmp_path / "dest", quiet)
+
+
+def test_a_damaged_game_is_the_datas_fault_and_an_unknown_id_the_callers(tree: Path) -> None:
+    put(tree, IDS[0], game_bytes(IDS[0])[:40])
+    dataset = published.Published(tree)
+    for call, argument in ((dataset.source, IDS[0]), (dataset.tasks, "train")):
+        with pytest.raises(InfrastructureError):
+            call(argument)
+    with pytest.raises(SeedbenchError) as caught:
+        dataset.source("nonsense")
+    assert not isinstance(caught.value, InfrastructureError)
+
+
+def test_paths_that_lead_nowhere_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    for path in (tmp_path / "a", tmp_path / ("x/" * 2500), tmp_path / ("y" * 5000), "~no-such-user-here", "nul\0"):
+        assert len(message(open_dataset, path)) < 600
+    (tmp_path / "locked").mkdir()
+
+    def refused(self: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    assert "Permission denied" in message(open_dataset, tmp_path / "locked")
+
+
+def test_a_split_that_may_not_be_read_is_one_sentence(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = published.Published(tree)
+
+    def refused(self: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    assert "Permission denied" in message(dataset.tasks, "train")
+    assert "Permission denied" in message(files.import_published, tree, tree.parent / "dest", quiet)
+
+
+def test_import_from_what_is_neither_tree_nor_archive(small: Manifest, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.zip")
+    (tmp_path / "words.zip").write_text("no archive")
+    dest = tmp_path / "dest"
+    for path in (Path("/dev/null"), tmp_path / "pipe.zip"):
+        assert "neither a file nor a folder" in message(files.import_published, path, dest, quiet)
+    assert "not a whole zip" in message(files.import_published, tmp_path / "words.zip", dest, quiet)
+    assert "not a whole zip" in message(files.import_published, tmp_path, dest, quiet)  # and does not wait for the pipe
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
+def test_a_hostile_archive_is_one_sentence_at_most(small: Manifest, tmp_path: Path, method: int) -> None:
+    with zipfile.ZipFile(tmp_path / "whole.zip", "w", method) as archive:
+        archive.writestr(f"{IDS[0]}/game.tw-pddl", game_bytes(IDS[0]))
+    whole = (tmp_path / "whole.zip").read_bytes()
+    changes = [(whole.rindex(b"PK\1\2") + 6, 150), (whole.rindex(b"PK\1\2") + 10, 77)]  # version, method
+    changes += [(at, 0xFF) for at in range(0, len(whole), 3)]
+    utf8 = bytearray(whole)  # says that its names are UTF-8, which they are not: in the directory, then in the header
+    for start, flag, name in ((whole.rindex(b"PK\1\2"), 9, 46), (0, 7, 30)):
+        utf8[start + flag] |= 8
+        utf8[start + name] = 0xFF
+        (tmp_path / "bad.zip").write_bytes(utf8)
+        message(files.import_published, tmp_path / "bad.zip", tmp_path / "dest", quiet)
+        utf8 = bytearray(whole)
+    said = set()
+    for at, value in changes:
+        raw = bytearray(whole)
+        raw[at] = value
+        (tmp_path / "bad.zip").write_bytes(raw)
+        try:
+            files.import_published(tmp_path / "bad.zip", tmp_path / f"dest{at}", quiet)
+        except SeedbenchError as error:  # anything else fails the test; some bytes do not matter
+            assert "\n" not in str(error)
+            said.add(str(error).split("(")[-1])
+    assert any("zip file version 15.0" in text for text in said)
+
+
+# --- what parse says of a manifest
+
+
+GOOD = ["a/train/x-0", "x", "train", "0" * 64]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        [{"schema": 1, "env": "e"}],
+        [[], GOOD],
+        [{"schema": 2, "env": "e"}, GOOD],
+        [{"schema": 1}, GOOD],
+        [{"schema": 1, "env": "e"}, GOOD, GOOD],
+        *([{"schema": 1, "env": "e"}, row] for row in (
+            {}, GOOD[:3], [*GOOD, {}, {}], [*GOOD, []], ["a", None, "train", ""], ["a", ["x"], "train", ""],
+            [["a"], "x", "train", ""], ["", "x", "train", ""], ["\ud800", "x", "train", ""], [*GOOD, {"a": "\udfff"}],
+        )),
+    ],
+)  # fmt: skip
+def test_a_manifest_is_checked_when_it_is_read(lines: list[Any]) -> None:
+    with pytest.raises(ValueError, match=r"line|task"):
+        manifests.parse(lzma.compress("\n".join(map(json.dumps, lines)).encode()))
+
+
+def test_a_manifest_nested_too_deeply_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="nested"):
+        manifests.parse(lzma.compress(b'{"schema": 1, "env": "e"}\n' + b"[" * 100_000))

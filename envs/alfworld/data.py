@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from seedbench.core import SeedbenchError, Task
+from seedbench.core import InfrastructureError, SeedbenchError, Task
 from seedbench.envs import manifests
 from seedbench.prompts import sha256_json
 
@@ -39,6 +39,10 @@ RELEASE = (
 )
 
 _TASK_PAIR = re.compile(r'("task"\s*:\s*\[\s*\{\s*)"rhs"\s*:\s*"((?:[^"\\]|\\.)*)"')
+
+
+class DataError(InfrastructureError):
+    """Games that are damaged, missing or out of reach: the data's fault, never the agent's, so nothing is scored."""
 
 
 class GameSource(NamedTuple):
@@ -88,7 +92,8 @@ class Dataset(ABC):
         self.manifest = manifest
 
     def tasks(self, split: str) -> tuple[Task, ...]:
-        """The whole split in manifest order. Raises SeedbenchError for an unknown, absent or short split."""
+        """The whole split in manifest order. Raises SeedbenchError for an unknown, absent or short split, and
+        DataError where the games cannot be read at all."""
         if split not in SPLITS:
             raise SeedbenchError(f"ALFWorld has no split {split!r}; choose one of {', '.join(SPLITS)}.")
         return self._tasks(split)
@@ -116,7 +121,12 @@ class Dataset(ABC):
 
     @abstractmethod
     def source(self, task_id: str) -> GameSource:
-        """One game's texts, verified against the manifest. Raises SeedbenchError where the game is not as it says."""
+        """One game's texts, verified against the manifest. Raises DataError where the game is not as it says, and
+        SeedbenchError for an unknown id."""
+
+    def check_readable(self) -> None:
+        """Raise DataError where not a single game can be read; nothing to do where each has a file of its own."""
+        return
 
     def game_file(self, task_id: str) -> Path | None:
         """The published file of a game, for the real engine; None for embedded games."""
@@ -140,8 +150,27 @@ def _stored(split: str) -> str:
 
 
 def open_dataset(data: str | Path) -> Dataset:
-    """The data set behind `data`, opened once a process: "mini", or a folder that holds json_2.1.1 (or is it)."""
-    return _open("mini") if str(data) == "mini" else _open(str(Path(data).expanduser().resolve()))
+    """The data set behind `data`, opened once a process: "mini", or a folder that holds json_2.1.1 (or is it).
+
+    Raises SeedbenchError for a folder that is not there, cannot be looked into, or holds no games.
+    """
+    if str(data) == "mini":
+        return _open("mini")
+    try:
+        folder = str(Path(data).expanduser().resolve())
+    except (OSError, RuntimeError, ValueError) as error:  # Runtime: a loop of links, no such ~user; Value: a NUL
+        raise unreadable(data, error) from error
+    try:
+        return _open(folder)
+    except OSError as error:
+        raise unreadable(data, error) from error
+
+
+def unreadable(path: str | Path, error: Exception) -> SeedbenchError:
+    """The sentence for a path that the system does not let us look into."""
+    shown = str(path) if len(str(path)) <= 200 else f"{str(path)[:200]}..."
+    why = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())[:200]
+    return SeedbenchError(f"The data path {shown} cannot be read ({why}); name one that can be.")
 
 
 @cache
@@ -151,6 +180,6 @@ def _open(data: str) -> Dataset:
 
     if data == "mini":
         return frozen.open_mini()
-    if (Path(data) / frozen.GAMES).is_file():
+    if any((Path(data) / name).is_file() for name in (frozen.GAMES, frozen.LISTING)):
         return frozen.open_generated(Path(data))
     return published.Published(Path(data))

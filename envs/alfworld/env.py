@@ -14,7 +14,7 @@ import numpy as np
 from seedbench.core import Info, Parsed, Preset, SeedbenchError, Task, TextEnv, UnsupportedError
 from seedbench.core import Mode as ParseMode
 from seedbench.envs.alfworld import oracle
-from seedbench.envs.alfworld.data import ALLOWED, ENV_ID, Dataset, GameSource, open_dataset
+from seedbench.envs.alfworld.data import ALLOWED, ENV_ID, DataError, Dataset, GameSource, open_dataset
 from seedbench.envs.alfworld.engine import Game, State
 from seedbench.prompts import Prompt, parse_tagged, sha256_json
 
@@ -49,16 +49,16 @@ def _compiled(problem: str, task: str) -> Game:
 
 
 def compile_game(source: GameSource, name: str) -> Game:
-    """The compiled game of `source`. Raises SeedbenchError for a game of another domain or grammar than ours."""
+    """The compiled game of `source`. Raises DataError for a game of another domain or grammar than ours."""
     if (source.domain_sha, source.grammar_sha) not in ALLOWED:
-        raise SeedbenchError(
+        raise DataError(
             f"the fast engine plays one release of ALFWorld, and {name} has another domain or grammar "
             "(older releases say `put X in/on Y`): fetch the current games, whose commands are `move X to Y`."
         )
     try:
         return _compiled(source.problem, source.task)
     except SeedbenchError as error:
-        raise SeedbenchError(f"{name}: {error}") from None
+        raise DataError(f"{name}: {error}") from None
 
 
 class ALFWorldEnv(TextEnv):

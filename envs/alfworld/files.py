@@ -6,8 +6,10 @@ What `seedbench data check|import|generate alfworld` call. `progress(done, total
 from __future__ import annotations
 
 import errno
+import lzma
 import os
 import stat
+import struct
 import zipfile
 import zlib
 from collections import Counter
@@ -21,13 +23,17 @@ from filelock import FileLock, Timeout
 from seedbench.core import SeedbenchError
 from seedbench.envs import manifests
 from seedbench.envs.alfworld import frozen
-from seedbench.envs.alfworld.data import GAME, open_dataset
+from seedbench.envs.alfworld.data import GAME, open_dataset, unreadable
 from seedbench.envs.alfworld.published import MANIFEST, ROOT, GameError, Published, locate, read_game, verify
 from seedbench.envs.alfworld.search import success
 
 Progress = Callable[[int, int], None]
 SPLITS = ("train", "dev", "seen", "unseen")
 TRAJ = "traj_data.json"
+GENERATED = (  # what the columns of `generate` mean
+    "listed, habits: success within the step limit of a scripted searcher that looks in listed order, and of one that "
+    "knows the habits."
+)
 MAX_BYTES = 8 << 20  # the largest published game has a twentieth of that; more in an archive is no game
 
 
@@ -36,8 +42,10 @@ def check(data: str, progress: Progress) -> list[dict[str, Any]]:
 
     `wrong` counts whole games that are not those of the manifest (another release, or changed); `first` is the first
     complaint as a sentence, "" if there is none. Splits of which nothing is there count as missing, not as an error.
+    Raises SeedbenchError for a data set that cannot be opened or read at all.
     """
     dataset = open_dataset(data)
+    dataset.check_readable()
     total, done = len(dataset.manifest.rows), 0
     table = []
     for split in SPLITS:
@@ -75,17 +83,21 @@ def generate(
 
     One row a split: split, games, and the success of two scripted searchers at the set's step limit, one that looks
     in listed order and one that knows where things are usually kept. Raises SeedbenchError for a folder that holds
-    games already, an unknown level, or a full disk.
+    games already or that another process fills, an unknown level, a size below 1, or a full disk.
     """
-    _make_folder(dest)
-    if (dest / frozen.GAMES).exists() or (dest / ROOT).exists():
-        raise SeedbenchError(f"{dest} holds games already; name another folder, or remove them first.")
-    try:
-        dataset = frozen.generate_into(dest, seed=seed, level=level, sizes=sizes, progress=progress)
-    except OSError as error:
-        raise _unwritable(dest, error) from error
+    sizes = sizes or frozen.MINI_SIZES
+    for split, size in sizes.items():
+        if size < 1:
+            raise SeedbenchError(f"--{split} is {size}: generate at least 1 game, or leave --{split} out.")
+    with _filling(dest):
+        try:
+            if (dest / frozen.GAMES).exists() or (dest / ROOT).exists():
+                raise SeedbenchError(f"{dest} holds games already; name another folder, or remove them first.")
+            dataset = frozen.generate_into(dest, seed=seed, level=level, sizes=sizes, progress=progress)
+        except OSError as error:
+            raise _unwritable(dest, error) from error
     table = []
-    for split in sizes or frozen.MINI_SIZES:
+    for split in sizes:
         tasks = dataset.tasks(split)
         rates = {how: success(dataset, tasks, how, dataset.default_max_steps) for how in ("listed", "habits")}
         table.append({"split": split, "games": len(tasks), **rates})
@@ -99,26 +111,46 @@ def import_published(source: Path, dest: Path, progress: Progress) -> list[dict[
     digest is checked before it is written, each file appears whole or not at all, and games that are already there
     are not touched, so after a kill the same call goes on. What the source lacks is missing in the rows that come
     back. Raises SeedbenchError for a source without games, a game that is not the published one, an archive with
-    paths that lead elsewhere, a full disk, or a second import into the same folder.
+    paths that lead elsewhere, a full disk, or a folder that another process fills.
     """
     rows = manifests.load(MANIFEST).rows
-    _make_folder(dest)
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(FileLock(dest / ".import.lock", timeout=0))
-        except Timeout as error:
-            raise SeedbenchError(f"Another import into {dest} is running; wait for it to end.") from error
-        read = stack.enter_context(_open_source(source))
-        there = Published(dest, dest / ROOT)
+    with _filling(dest):
         taken = 0
-        for done, row in enumerate(rows.values(), 1):
-            taken += _import_game(read, there, row, source)
-            progress(done, len(rows))
+        try:
+            with _open_source(source) as read:
+                there = Published(dest, dest / ROOT)
+                for done, row in enumerate(rows.values(), 1):
+                    taken += _import_game(read, there, row, source)
+                    progress(done, len(rows))
+        except OSError as error:  # of reading; what cannot be written has a sentence of its own
+            raise unreadable(error.filename or source, error) from error
     if not taken:
         raise SeedbenchError(f"{source} holds no game of the published set; name the tree or zip archive that does.")
     return check(str(dest), lambda done, total: None)
 
 
+@contextmanager
+def _filling(dest: Path) -> Iterator[None]:
+    """Make the folder `dest` and keep every other import and generation out of it."""
+    _make_folder(dest)
+    lock = FileLock(dest / ".import.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise SeedbenchError(
+            f"Another import or generation into {dest} is running; wait for it to end, or name another folder."
+        ) from error
+    except OSError as error:
+        raise _unwritable(dest, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+# What zipfile lets through from hostile bytes. Runtime: encrypted, and NotImplementedError for unknown versions and
+# methods; Value: names that are no text, and offsets before the file.
+BAD_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, RuntimeError, ValueError)
 Reader = Callable[[str], bytes | None]  # path inside the source, such as json_2.1.1/train/.../game.tw-pddl
 
 
@@ -168,9 +200,10 @@ def _unwritable(path: Path, error: OSError) -> SeedbenchError:
 
 @contextmanager
 def _open_source(source: Path) -> Iterator[Reader]:
-    if not source.exists():
-        raise SeedbenchError(f"{source} does not exist; name the published tree or zip archive to import.")
-    archives = [source] if source.is_file() else sorted(source.glob("*.zip"))
+    if not source.is_dir() and not source.is_file():
+        what = "is neither a file nor a folder" if source.exists() else "does not exist"
+        raise SeedbenchError(f"{source} {what}; name the published tree or zip archive to import.")
+    archives = [source] if source.is_file() else sorted(path for path in source.glob("*.zip") if path.is_file())
     if not archives or (source / ROOT).is_dir():
         base = locate(source)
 
@@ -185,7 +218,7 @@ def _open_source(source: Path) -> Iterator[Reader]:
         for path in archives:
             try:
                 archive = stack.enter_context(zipfile.ZipFile(path))
-            except (zipfile.BadZipFile, OSError) as error:
+            except BAD_ZIP as error:
                 raise SeedbenchError(f"{path} is not a whole zip archive ({error}); download it again.") from error
             members.update(_members(archive, path))
 
@@ -195,7 +228,7 @@ def _open_source(source: Path) -> Iterator[Reader]:
             archive, member = members[name]
             try:
                 return archive.read(member)
-            except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError) as error:  # Runtime: encrypted
+            except BAD_ZIP as error:
                 raise SeedbenchError(
                     f"{name} in {archive.filename} is damaged ({error}); download it again."
                 ) from error

@@ -15,7 +15,15 @@ from pathlib import Path
 
 from seedbench.core import SeedbenchError, Task
 from seedbench.envs import manifests
-from seedbench.envs.alfworld.data import DOMAIN_SHA, ENV_ID, GRAMMAR_SHA, Dataset, GameSource, content_digest
+from seedbench.envs.alfworld.data import (
+    DOMAIN_SHA,
+    ENV_ID,
+    GRAMMAR_SHA,
+    DataError,
+    Dataset,
+    GameSource,
+    content_digest,
+)
 from seedbench.envs.alfworld.generate import KINDS, LEVELS, Game, generate
 from seedbench.envs.manifests import Manifest, Row
 
@@ -23,6 +31,7 @@ MINI = "alfworld_mini"
 GAMES, LISTING = "seedbench-games.jsonl.xz", "seedbench-manifest.jsonl.xz"  # in a folder of generated games
 MINI_SIZES = {"train": 840, "dev": 120, "seen": 204, "unseen": 204}
 Progress = Callable[[int, int], None]
+_CURE = "restore the file, or generate the games again into a new folder"
 
 
 class Frozen(Dataset):
@@ -31,33 +40,60 @@ class Frozen(Dataset):
     def __init__(self, manifest: Manifest, read: Callable[[], bytes], committed: bool):
         super().__init__(manifest)
         self._read, self._committed = read, committed
-        self.default_max_steps = int(manifest.header["max_steps"])
+        self._cure = "install seedbench again" if committed else _CURE
+        self.default_max_steps = manifest.header["max_steps"]
 
     def pinned(self, split: str) -> bool:
         return self._committed and super().pinned(split)
 
     def source(self, task_id: str) -> GameSource:
         row = self.row(task_id)
-        task, problem = self._games[task_id]
-        source = GameSource(problem, task, DOMAIN_SHA, GRAMMAR_SHA)
+        if task_id not in self._games:
+            raise DataError(f"The game {task_id} of the manifest is not among the generated games; {self._cure}.")
+        source = self._games[task_id]
         if content_digest(source) != row.digest:
-            raise SeedbenchError(
-                f"The game {task_id} is not as its manifest says; restore the file or generate it again."
-            )
+            raise DataError(f"The game {task_id} is not as its manifest says; {self._cure}.")
         return source
 
+    def check_readable(self) -> None:
+        _ = self._games
+
     def _tasks(self, split: str) -> tuple[Task, ...]:
-        return self._as_tasks(split)
+        tasks = self._as_tasks(split)
+        if not tasks:
+            held = dict.fromkeys(row.split for row in self.manifest.rows.values())
+            raise SeedbenchError(
+                f"The generated games have no split {split!r}; choose --split among {', '.join(held)}."
+            )
+        if not self._committed:  # the embedded games are read with the first one: start-up counts
+            absent = [task.id for task in tasks if task.id not in self._games]
+            if absent:
+                raise DataError(
+                    f"{len(absent)} of the {len(tasks)} games of {split!r} are not among the generated games, the "
+                    f"first {absent[0]}; {self._cure}."
+                )
+        return tasks
 
     @cached_property
-    def _games(self) -> Mapping[str, tuple[str, str]]:
+    def _games(self) -> Mapping[str, GameSource]:
         try:
-            games = [json.loads(line) for line in lzma.decompress(self._read()).splitlines()]
-            return {name: (task, problem) for name, task, problem in games}
-        except (OSError, lzma.LZMAError, ValueError) as error:
-            raise SeedbenchError(
-                f"The generated games cannot be read ({error}); generate or install them again."
-            ) from error
+            return dict(map(_game, lzma.decompress(self._read()).splitlines()))
+        except (OSError, lzma.LZMAError, ValueError, RecursionError) as error:
+            raise DataError(f"The generated games cannot be read ({_brief(error)}); {self._cure}.") from error
+
+
+def _game(line: bytes) -> tuple[str, GameSource]:
+    """One line of a pack. Raises ValueError where it is no game."""
+    game = json.loads(line)
+    if not (isinstance(game, list) and len(game) == 3 and all(isinstance(text, str) for text in game)):
+        raise ValueError("a line is not [id, task line, problem]")
+    name, task, problem = game
+    "".join(game).encode()  # UnicodeEncodeError for half a surrogate pair, which no file could hold
+    return name, GameSource(problem, task, DOMAIN_SHA, GRAMMAR_SHA)
+
+
+def _brief(error: Exception) -> str:
+    return str(error.strerror if isinstance(error, OSError) and error.strerror else error).rstrip(".")
 
 
 def open_mini() -> Frozen:
@@ -67,11 +103,14 @@ def open_mini() -> Frozen:
 
 
 def open_generated(folder: Path) -> Frozen:
-    """A set that `write_set` left in a folder. Raises SeedbenchError where its manifest is missing or damaged."""
+    """A set that `write_set` left in a folder. Raises DataError where its manifest is missing or damaged."""
     try:
         manifest = manifests.parse((folder / LISTING).read_bytes())
+        steps = manifest.header.get("max_steps")
+        if type(steps) is not int or steps < 1:  # bool is an int
+            raise ValueError("its header has no max_steps of at least 1")
     except (OSError, lzma.LZMAError, ValueError) as error:
-        raise SeedbenchError(f"{folder / LISTING} cannot be read ({error}); generate the games again.") from error
+        raise DataError(f"{folder / LISTING} cannot be read ({_brief(error)}); {_CURE}.") from error
     return Frozen(manifest, (folder / GAMES).read_bytes, committed=False)
 
 

@@ -7,6 +7,8 @@ cases, anywhere else that can hold it otherwise. Common sense does not give thes
 
 from __future__ import annotations
 
+from seedbench.core import SeedbenchError
+
 KEPT = 0.87
 
 HABITS: dict[str, dict[str, str]] = {
@@ -50,7 +52,12 @@ def habit(family: str, thing: str) -> str:
 
 
 def lesson(family: str) -> str:
-    """The habits of one family of rooms in words, grouped by place; no numbers, true of every layout."""
+    """The habits of one family of rooms in words, grouped by place; no numbers, true of every layout.
+
+    Raises SeedbenchError for an unknown family.
+    """
+    if family not in HABITS:
+        raise SeedbenchError(f"There is no family of rooms {family!r}; choose one of {', '.join(HABITS)}.")
     by_place: dict[str, list[str]] = {}
     for thing, place in sorted(HABITS[family].items()):
         by_place.setdefault(word(place), []).append(word(thing))

@@ -19,7 +19,7 @@ ROOT = "json_2.1.1"
 MANIFEST = "alfworld"
 
 
-class GameError(SeedbenchError):
+class GameError(data.DataError):
     """A game file that cannot be served. `fault` is one word for tables: missing, damaged, old release, digest."""
 
     def __init__(self, fault: str, message: str):
@@ -88,7 +88,10 @@ class Published(data.Dataset):
     def _tasks(self, split: str) -> tuple[Task, ...]:
         if split not in self._listed:
             tasks = self._as_tasks(split)
-            self._check_complete(split, tasks)
+            try:
+                self._check_complete(split, tasks)
+            except OSError as error:
+                raise data.unreadable(error.filename or self.base, error) from error
             self._listed[split] = tasks
         return self._listed[split]
 

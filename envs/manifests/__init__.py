@@ -53,10 +53,33 @@ def load(name: str) -> Manifest:
 def parse(packed: bytes) -> Manifest:
     """Read the bytes of a manifest file. Raises ValueError or LZMAError for bytes that are none."""
     lines = lzma.decompress(packed)
-    header, *rows = (json.loads(line) for line in lines.splitlines())
-    if header.get("schema") != SCHEMA:
-        raise ValueError(f"not a manifest of schema {SCHEMA}")
-    return Manifest(header, {row[0]: Row(*row) for row in rows}, hashlib.sha256(lines).hexdigest())
+    try:
+        header, *rows = [json.loads(line) for line in lines.splitlines()] or [None]
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(header, dict) or header.get("schema") != SCHEMA or not isinstance(header.get("env"), str):
+        raise ValueError(f"its first line is not the header of a manifest of schema {SCHEMA}")
+    if not rows:
+        raise ValueError("it lists no tasks")
+    table: dict[str, Row] = {}
+    for number, row in enumerate(rows, 2):
+        entry = _row(row, number)
+        if table.setdefault(entry.id, entry) is not entry:
+            raise ValueError(f"line {number} repeats the id of another")
+    return Manifest(header, table, hashlib.sha256(lines).hexdigest())
+
+
+def _row(row: Any, number: int) -> Row:
+    """One line after the header. Raises ValueError where it is not [id, kind, split, digest] or that with options."""
+    if not isinstance(row, list) or len(row) not in (4, 5) or not all(isinstance(text, str) for text in row[:4]):
+        raise ValueError(f"line {number} is not [id, kind, split, digest]")
+    if not row[0] or not all(isinstance(options, dict) for options in row[4:]):
+        raise ValueError(f"line {number} has an empty id, or options that are no object")
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:  # no result file could hold it
+        raise ValueError(f"line {number} has half a surrogate pair") from error
+    return Row(*row)
 
 
 def write(path: Path, header: Mapping[str, Any], rows: Iterable[Row]) -> None:
