@@ -163,7 +163,7 @@ class Play:
     """Step limit. Default: the environment's."""
 
     def __call__(self) -> None:
-        data = self.data if self.data == "mini" else str(Path(self.data).resolve())
+        data = self.data if self.data == "mini" else os.path.abspath(self.data)
         _lazy("seedbench.agents.human", "run")(self.env, data, self.split, self.task, self.seed, self.max_steps)
 
 
@@ -240,7 +240,7 @@ class DataGenerate:
     level: int = 2
     """Difficulty, 1 to 4; mini is 2. ALFWorld: more furniture, objects and distractors, and longer episodes."""
     train: OptInt = None
-    """Tasks of the train split. Default: as many as mini has; likewise for the other three."""
+    """Tasks of the train split. Without any of the four, as many as mini has; with some, only those splits."""
     dev: OptInt = None
     """Tasks of the dev split."""
     seen: OptInt = None
