@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 from seedbench.core import Agent, SeedbenchError
-from seedbench.view import visible
 
 SPECS = (
     "random, null, expert, human, the path or hub id of a Hugging Face causal LM, openai:MODEL@URL, replay:RUN, or "
@@ -43,12 +42,11 @@ def load_agent(spec: str, **options: Any) -> Agent:
         spec
     ):  # never raises, as Path.exists does for a name too long; no hub id holds a colon
         from seedbench.agents import custom
+        from seedbench.agents.answer import clip
 
         if custom.SPEC.fullmatch(spec):
             return custom.load_custom(spec)
-        raise SeedbenchError(
-            f"--agent {visible(spec[:200])} is no folder and no known kind of agent: give one of {SPECS}."
-        )
+        raise SeedbenchError(f"--agent {clip(spec)} is no folder and no known kind of agent: give one of {SPECS}.")
     from seedbench.agents.local import LocalAgent
 
     return LocalAgent(spec, **options)

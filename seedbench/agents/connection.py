@@ -12,6 +12,7 @@ from seedbench.agents.answer import clip
 from seedbench.core import SeedbenchError
 
 BIGGEST_BODY = 16 * 2**20  # bytes of one answer; a server that sends more never ends, or is no chat endpoint
+CURE = "write openai:MODEL@URL, for example openai:my-model@http://localhost:8000/v1"
 SPEC = re.compile(r"openai:(?P<model>.+?)@(?P<url>https?://\S+)", re.DOTALL)
 
 
@@ -19,19 +20,20 @@ def read_spec(spec: str) -> tuple[str, str, str, str]:
     """Public spec, model, URL without credentials, and those as HTTP Basic ("" for none). Raises SeedbenchError."""
     match = SPEC.fullmatch(spec)
     shown = _without_secrets(spec)
-    cure = "write openai:MODEL@URL, for example openai:my-model@http://localhost:8000/v1"
     if match is None:
-        raise SeedbenchError(f"--agent {shown} names no model or no http(s) URL: {cure}.")
+        raise SeedbenchError(f"--agent {shown} names no model or no http(s) URL: {CURE}.")
     try:
         parts = urlsplit(match["url"])
         host, port = parts.hostname, parts.port
     except ValueError as error:  # which quotes the URL, and so perhaps a part of the password
         why = "is a / or # or ? of the password not percent-encoded?" if "@" in match["url"] else clip(str(error))
-        raise SeedbenchError(f"--agent {shown} has a bad URL ({why}): {cure}.") from None
+        raise SeedbenchError(f"--agent {shown} has a bad URL ({why}): {CURE}.") from None
     if not host or parts.query or parts.fragment or "@" in parts.path:
         raise SeedbenchError(
-            f"--agent {shown} needs a host, no ? or #, and %40 for an @ in a password or path: {cure}."
+            f"--agent {shown} needs a host, no ? or #, and %40 for an @ in a password or path: {CURE}."
         )
+    if not (match["model"] + host + parts.path).isprintable():
+        raise SeedbenchError(f"--agent {shown} holds characters that cannot be printed: {CURE}.")
     netloc = (f"[{host}]" if ":" in host else host) + (f":{port}" if port is not None else "")
     url = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
     given = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from seedbench.agents.answer import PassingFault, clip, judge_status, read_answer
-from seedbench.agents.connection import BIGGEST_BODY, EndlessAnswer, basic_of_environment, http_client, read_spec
+from seedbench.agents.connection import BIGGEST_BODY, CURE, EndlessAnswer, basic_of_environment, http_client, read_spec
 from seedbench.core import Agent, InfrastructureError, Reply, SeedbenchError, TextEnv, View, stream
 
 LONGEST_WAIT = 60.0  # seconds; a server that asks for a longer pause than this is taken as down
@@ -65,14 +65,19 @@ class Endpoint(Agent):
         password = base64.b64decode(basic).decode(errors="replace").partition(":")[2]
         self._secrets = [s for s in (self._key, basic, password) if len(s) >= 8]  # "EMPTY" and the like are no secrets
         timeout = openai.Timeout(deadline, connect=min(10.0, deadline))
-        self._client = openai.AsyncOpenAI(
-            api_key=self._key or "none",
-            base_url=url,
-            max_retries=0,
-            timeout=timeout,
-            default_headers={"Authorization": f"Basic {basic}"} if basic else None,
-            http_client=http_client(openai, timeout),
-        )
+        client = http_client(openai, timeout)
+        headers = {"Authorization": f"Basic {basic}"} if basic else None
+        try:
+            self._client = openai.AsyncOpenAI(
+                api_key=self._key or "none",
+                base_url=url,
+                max_retries=0,
+                timeout=timeout,
+                default_headers=headers,
+                http_client=client,
+            )
+        except Exception as error:  # a host that cannot be: the type is the HTTP library's, which openai has changed
+            raise SeedbenchError(f"--agent {self.name} has a bad URL ({clip(str(error))}): {CURE}.") from None
         self._limit_name = "max_tokens"  # newer OpenAI models want max_completion_tokens: learnt from their refusal
         self._send_seed = True
         self._failed = 0  # requests in a row

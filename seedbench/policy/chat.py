@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbench.core import Message, SeedbenchError
-from seedbench.policy.weights import why
-from seedbench.view import visible
+from seedbench.policy.weights import shorten, why
 
 _TOKENIZERS = ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json"]
 
@@ -27,7 +26,7 @@ def load_tokenizer(folder: Path, chat_template: str | None) -> Any:
             tokenizer.chat_template = Path(chat_template).read_text("utf-8")
         except (OSError, ValueError) as e:  # ValueError: not UTF-8, or no path at all
             raise SeedbenchError(
-                f"The chat template {visible(chat_template[:200])} cannot be read ({why(e)}); give a jinja file."
+                f"The chat template {shorten(chat_template)} cannot be read ({why(e)}); give a jinja file."
             ) from e
     if not tokenizer.chat_template:
         raise SeedbenchError(
@@ -83,7 +82,7 @@ def stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
         ids = [] if value is None else value if isinstance(value, list | tuple) else [value]
         if any(type(i) is not int for i in ids):
             raise SeedbenchError(
-                f"The model's eos_token_id is {visible(repr(value)[:100])}, which is neither an id nor a list of ids; "
+                f"The model's eos_token_id is {shorten(repr(value))}, which is neither an id nor a list of ids; "
                 "mend its config.json or generation_config.json."
             )
         found.update(ids)

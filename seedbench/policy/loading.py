@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbench.core import SeedbenchError
-from seedbench.policy.weights import read_object, refuse_adapter, weight_files, why
-from seedbench.view import visible
+from seedbench.policy.weights import read_object, refuse_adapter, shorten, weight_files, why
 
 _FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "merges.txt", "vocab.txt"]  # what a hub id brings; no code
 
@@ -36,10 +35,10 @@ def find_folder(path_or_hub_id: str) -> Path:
     path = os.path.expanduser(path_or_hub_id)
     if os.path.isdir(path):
         return Path(path)
+    shown = shorten(path_or_hub_id)
     if os.path.exists(path):
-        raise SeedbenchError(f"{path} is a file; give the folder that holds config.json and the weights.")
+        raise SeedbenchError(f"{shown} is a file; give the folder that holds config.json and the weights.")
     if not re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", path_or_hub_id):
-        shown = visible(path_or_hub_id if len(path_or_hub_id) <= 200 else path_or_hub_id[:200] + "…")
         raise SeedbenchError(f"There is no folder {shown}; give a model folder, or a hub id such as org/name.")
     return _snapshot(path_or_hub_id)
 
@@ -154,7 +153,7 @@ def _refuse_remote_code(folder: Path) -> None:
     kind = config.get("model_type")
     if isinstance(kind, str) and kind in CONFIG_MAPPING:
         return
-    shown = visible(repr(kind)[:100])
+    shown = shorten(repr(kind))
     if "auto_map" in config:
         raise SeedbenchError(
             f"The model in {folder} ({shown}) needs Python code of its own folder, which is never run; use a model "

@@ -17,8 +17,13 @@ from seedbench.view import visible
 
 def why(error: BaseException) -> str:
     """What an error of foreign code or data says, fit for the middle of a sentence: one line, no control characters."""
-    text = " ".join(str(error).split()) or "no more is said"
-    return f"{type(error).__name__}: {visible(text[:200])}"
+    return f"{type(error).__name__}: {shorten(str(error)) or 'no more is said'}"
+
+
+def shorten(text: str) -> str:
+    """At most 200 characters on one line, none of which a terminal would obey."""
+    line = " ".join(text.split())
+    return visible(line if len(line) <= 200 else line[:200] + "…")
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -53,7 +58,7 @@ def _indexed(index: Path) -> list[str]:
         raise SeedbenchError(f"{index} is not an index of weights (no weight_map in it); copy it again.")
     for name in names.values():
         if not isinstance(name, str) or not re.fullmatch(r"[^/\\\x00-\x1f]+\.safetensors", name):
-            shown = visible(repr(name)[:100])
+            shown = shorten(repr(name))
             raise SeedbenchError(
                 f"{index} names the file {shown}, and only *.safetensors files in the same folder are ever loaded; "
                 "where you trust the model, load it with transformers and save it again."
