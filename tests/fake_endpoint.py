@@ -116,6 +116,15 @@ def drips(h: Handler) -> None:
         h.wfile.flush()
 
 
+def floods(h: Handler) -> None:
+    """A body without end, as fast as it is read."""
+    h.send_response(200)
+    h.send_header("Connection", "close")
+    h.end_headers()
+    while not h.server.owner.closing.is_set():
+        h.wfile.write(b" " * 65536)
+
+
 def resets(h: Handler) -> None:
     """Half a body, then a reset connection."""
     whole = completion("<action>up</action>")

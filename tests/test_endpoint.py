@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gzip
 import json
 import os
 import subprocess
@@ -34,7 +35,7 @@ def openai_there(monkeypatch: pytest.MonkeyPatch) -> None:
         import openai  # noqa: F401
     except ImportError:
         need(None, "the openai package is missing: pip install 'seedbench[api]'")
-    for name in ("OPENAI_API_KEY", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASIC_AUTH", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -179,7 +180,10 @@ def test_text_that_is_there_is_a_reply_whatever_else_is_odd() -> None:
     ):
         reply = read_answer(body.decode())
         assert (reply.text, reply.finish_reason) == (text, reason)
-    for usage in (None, [], {"prompt_tokens": None}, {"prompt_tokens": True}):
+    for usage in (
+        None, [], {"prompt_tokens": None}, {"prompt_tokens": True}, {"prompt_tokens": -1, "completion_tokens": 7},
+        {"prompt_tokens": 11, "completion_tokens": 7.5}, {"completion_tokens": 10**400}, {"prompt_tokens": "11"},
+    ):  # fmt: skip
         bare = {**json.loads(fake.completion("x")), "usage": usage}
         assert read_answer(json.dumps(bare)).usage == {}
 
@@ -264,16 +268,71 @@ def test_no_key_and_no_password_is_ever_said(monkeypatch: pytest.MonkeyPatch) ->
         assert server.requests[0]["headers"]["Authorization"] == "Bearer none"
 
 
+def test_basic_credentials_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `--resume` has: the spec without credentials."""
+    with FakeEndpoint(fake.error(401, "who are you")) as server:
+        (reply,) = ask(server)
+        assert "OPENAI_BASIC_AUTH" in str(reply)
+    monkeypatch.setenv("OPENAI_BASIC_AUTH", "me:pass@word")
+    echo = '{"error": {"message": "%s is me:pass\\u0040word"}}'
+    with FakeEndpoint(lambda h: fake.status(500, echo % h.headers["Authorization"])(h)) as server:
+        (reply,) = ask(server, retries=0)
+        assert server.requests[0]["headers"]["Authorization"] == "Basic bWU6cGFzc0B3b3Jk"
+        assert "bWU6" not in str(reply) and "word" not in str(reply)
+        agent_of_url = Endpoint("openai:m@" + server.url.replace("//", "//a:b@"), retries=0)
+        agent_of_url.act([view()])
+        assert server.requests[1]["headers"]["Authorization"] == "Basic YTpi"
+    monkeypatch.setenv("OPENAI_BASIC_AUTH", "secretword")
+    with pytest.raises(SeedbenchError, match="no colon") as caught:
+        load_agent("openai:m@http://localhost/v1")
+    assert "secretword" not in str(caught.value)
+
+
+def test_an_answer_without_end_is_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seedbench.agents.connection.BIGGEST_BODY", 2**20)
+    bomb = gzip.compress(b" " * 2**22)
+    for act in (fake.floods, lambda h: h.send(bomb, headers={"Content-Encoding": "gzip"})):
+        with FakeEndpoint(act) as server:
+            (reply,) = ask(server, retries=0, deadline=30.0)
+            assert isinstance(reply, InfrastructureError) and "an answer of more than" in str(reply)
+    packed = gzip.compress(fake.completion(UP))
+    with FakeEndpoint(lambda h: h.send(packed, headers={"Content-Encoding": "gzip"})) as server:
+        (reply,) = ask(server)
+        assert isinstance(reply, Reply) and reply.text == UP
+
+
+@pytest.mark.parametrize("name, value", [("HTTP_PROXY", "zzz://me:hidden@x"), ("SSL_CERT_FILE", "/nope/nothing")])
+def test_a_bad_proxy_or_certificate_is_one_sentence(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SeedbenchError) as caught:
+        load_agent("openai:m@http://localhost/v1")
+    said = str(caught.value)
+    assert name in said and said.endswith(".") and "\n" not in said and "hidden" not in said
+
+
+def test_what_a_server_says_is_shown_on_one_line_and_never_obeyed() -> None:
+    nasty = "\x1b[2J\x1b]0;title\x07 red\r\nnext \u202e \x00 \ud800 " + "x" * 1000
+    for act in (fake.error(500, nasty), fake.error(401, nasty), fake.error(400, nasty), fake.says(None, nasty)):
+        with FakeEndpoint(act) as server:
+            said = str(ask(server, retries=0)[0])
+        assert "[2J" in said and "\x1b[2J" not in said
+        assert said.encode() and len(said) < 500
+        assert not {"\x1b", "\x07", "\r", "\n", "\u202e", "\x00"} & set(said)
+
+
 @pytest.mark.parametrize(
     "spec",
     ["openai:", "openai:m", "openai:m@localhost:8000", "openai:@http://x", "openai:m@http://", "openai:m@http://x:99999",
-     "openai:m@http://me:hidden@x:port/v1", "openai:m@http://me:hidden@x/v1?key=hidden", "openai:me:hidden@x"],
+     "openai:m@http://me:hidden@x:port/v1", "openai:m@http://u:hid/den@h/v1", "openai:m@http://u:80/hidden@h/v1",
+     "openai:m@http://u:hidden#x@h/v1", "openai:m@http://u:hidden?x@h/v1", "openai:m@http://u:hidden x@h/v1",
+     "openai:m@http://me:hidden@x/v1?key=hidden", "openai:me:hidden@x",
+     "openai:m\ud800@http://x", "openai:m@http://x/v\x01", "openai:m@http://x/v\ud800", "openai:m@http://\u2603/v1"],
 )  # fmt: skip
 def test_a_bad_spec_is_one_sentence_without_the_password(spec: str) -> None:
     with pytest.raises(SeedbenchError, match=r"openai:MODEL@URL") as caught:
         load_agent(spec)
     if "//" in spec:
-        assert "hidden" not in str(caught.value)
+        assert not any(word in str(caught.value) for word in ("hid", "den"))
 
 
 def test_a_spec_keeps_models_with_colons_and_ats() -> None:

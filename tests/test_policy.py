@@ -138,6 +138,14 @@ def test_scoring_in_parts_and_without_picking_positions_changes_nothing(folder: 
         np.testing.assert_allclose(a, b, atol=1e-4)
 
 
+def test_scores_at_a_temperature_too_small_for_fp32(policy: HFPolicy) -> None:
+    (said,) = policy.generate([(5, 6, 7)], streams=[1], temperature=1e-46, max_new_tokens=4)
+    (greedy,) = policy.generate([(5, 6, 7)], streams=[1], temperature=0.0, max_new_tokens=4)
+    assert isinstance(said, Generation) and isinstance(greedy, Generation)
+    assert said.completion_ids == greedy.completion_ids and set(said.logprobs) == {0.0}
+    assert set(policy.logprobs([(5, 6, 7)], [said.completion_ids], temperature=1e-46)[0]) == {0.0}
+
+
 def test_scores_against_a_plain_forward_pass(policy: HFPolicy) -> None:
     prompt, completion = (5, 6, 7, 8), (9, 10, 0)
     with torch.no_grad():

@@ -67,6 +67,16 @@ def test_extreme_temperatures_stay_finite() -> None:
     np.testing.assert_allclose(log_distribution(logits, 1e30)[0].exp()[0], [1 / 3] * 3, atol=1e-6)
 
 
+@pytest.mark.parametrize("temperature", [1e-37, 1e-40, 1e-46, 5e-324, 1e39, 1.7e308])
+def test_temperatures_that_are_no_fp32_numbers(temperature: float) -> None:
+    logits = torch.tensor([[3.0, 80.0, -5.0, -float("inf")], [80.0, 80.0, 0.0, 0.0]])
+    logp, fine = log_distribution(logits, temperature)
+    assert fine.all() and not logp.isnan().any()
+    cold = [[0.0, 1.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]]
+    hot = [[1 / 3, 1 / 3, 1 / 3, 0.0], [0.25] * 4]
+    np.testing.assert_allclose(logp.exp(), cold if temperature < 1 else hot, atol=1e-6)
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_unusable_rows_are_told_apart(bad: float) -> None:
     masked = -float("inf")

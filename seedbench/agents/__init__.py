@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 from seedbench.core import Agent, SeedbenchError
@@ -38,12 +38,15 @@ def load_agent(spec: str, **options: Any) -> Agent:
         from seedbench.agents.replay import Replay
 
         return Replay(spec)
-    if ":" in spec and not Path(spec).exists():  # no hub id holds a colon
+    if ":" in spec and not os.path.exists(
+        spec
+    ):  # never raises, as Path.exists does for a name too long; no hub id holds a colon
         from seedbench.agents import custom
+        from seedbench.agents.answer import clip
 
         if custom.SPEC.fullmatch(spec):
             return custom.load_custom(spec)
-        raise SeedbenchError(f"--agent {spec} is no folder and no known kind of agent: give one of {SPECS}.")
+        raise SeedbenchError(f"--agent {clip(spec)} is no folder and no known kind of agent: give one of {SPECS}.")
     from seedbench.agents.local import LocalAgent
 
     return LocalAgent(spec, **options)
@@ -53,6 +56,6 @@ def public_spec(spec: str) -> str:
     """`spec` without the user and password that the URL of an endpoint may hold: this is what may be written."""
     if not spec.startswith("openai:"):
         return spec
-    from seedbench.agents import endpoint
+    from seedbench.agents import connection
 
-    return endpoint.read_spec(spec)[0]
+    return connection.read_spec(spec)[0]

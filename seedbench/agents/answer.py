@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from seedbench.core import InfrastructureError, Reply, SeedbenchError
+from seedbench.view import visible
 
 SHOWN = 200  # characters of a server's own words in an error
 PASSING = {408, 409, 425, 429}  # and 5xx
@@ -23,9 +24,9 @@ class PassingFault(Exception):
 
 
 def clip(text: str) -> str:
-    """On one line, and not longer than an error message bears."""
+    """On one line, no longer than an error message bears, and without what a terminal would obey."""
     line = " ".join(text.split())
-    return line if len(line) <= SHOWN else line[:SHOWN] + "…"
+    return visible(line if len(line) <= SHOWN else line[:SHOWN] + "…")
 
 
 def read_answer(body: str) -> Reply:
@@ -45,7 +46,7 @@ def read_answer(body: str) -> Reply:
         raise PassingFault(f"gave an answer without choices ({clip(body)})")
     content, refusal = message.get("content"), message.get("refusal")
     finish, usage = choice.get("finish_reason"), answer.get("usage")
-    reason = finish if isinstance(finish, str) else ""
+    reason = clip(finish) if isinstance(finish, str) else ""
     if content is None and isinstance(refusal, str) and refusal:
         content, reason = "", f"refusal: {clip(refusal)}"
     elif content is None and reason in ("length", "content_filter"):
@@ -56,9 +57,10 @@ def read_answer(body: str) -> Reply:
 
 
 def _counts(usage: object) -> dict[str, int]:
-    if not isinstance(usage, dict):
-        return {}
-    return {k: usage[k] for k in ("prompt_tokens", "completion_tokens") if type(usage.get(k)) is int}
+    """The token counts that are there; none at all where one is no count, as then the others are not to be trusted."""
+    given = usage if isinstance(usage, dict) else {}
+    found = {k: given[k] for k in ("prompt_tokens", "completion_tokens") if given.get(k) is not None}
+    return found if all(type(n) is int and 0 <= n < 2**53 for n in found.values()) else {}
 
 
 def judge_status(status: int, body: str, headers: Mapping[str, str], host: str, model: str) -> Exception:
@@ -69,7 +71,10 @@ def judge_status(status: int, body: str, headers: Mapping[str, str], host: str, 
     if status in PASSING or status >= 500:
         return PassingFault(f"answers {status} ({said})", retry_after(headers))
     if status in (401, 403):
-        return InfrastructureError(f"{host} refuses the key ({status}, {said}): set OPENAI_API_KEY to one it takes.")
+        return InfrastructureError(
+            f"{host} refuses the key ({status}, {said}): set OPENAI_API_KEY to one it takes, or OPENAI_BASIC_AUTH to "
+            "user:password where the server wants those."
+        )
     if status == 404 and ours and "model" in body.lower():
         return SeedbenchError(f"{host} has no model {model} ({said}): name one that it serves.")
     if status == 413 or (status in (400, 422) and ours):

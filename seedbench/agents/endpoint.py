@@ -16,17 +16,21 @@ import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
-from seedbench.agents.answer import PassingFault, judge_status, read_answer
+from seedbench.agents.answer import PassingFault, clip, judge_status, read_answer
+from seedbench.agents.connection import BIGGEST_BODY, CURE, EndlessAnswer, basic_of_environment, http_client, read_spec
 from seedbench.core import Agent, InfrastructureError, Reply, SeedbenchError, TextEnv, View, stream
 
 LONGEST_WAIT = 60.0  # seconds; a server that asks for a longer pause than this is taken as down
-SPEC = re.compile(r"openai:(?P<model>.+?)@(?P<url>https?://\S+)", re.DOTALL)
 
 
 class Endpoint(Agent):
-    """A chat model behind HTTP. `OPENAI_API_KEY` is its key; without one a dummy is sent, as local servers expect."""
+    """A chat model behind HTTP. `OPENAI_API_KEY` is its key; without one a dummy is sent, as local servers expect.
+
+    HTTP Basic instead of a key: user and password in the URL, or `OPENAI_BASIC_AUTH=user:password`, which a run that
+    is resumed needs, as no credentials are written to run.json.
+    """
 
     def __init__(
         self,
@@ -50,6 +54,7 @@ class Endpoint(Agent):
         self._key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not (self._key.isascii() and self._key.isprintable()):
             raise SeedbenchError("OPENAI_API_KEY holds characters that no key has: set it to the key alone.")
+        basic = basic or basic_of_environment()
         try:
             import openai
         except ImportError as error:
@@ -57,14 +62,22 @@ class Endpoint(Agent):
                 f"--agent {self.name} needs the openai package ({error}): pip install 'seedbench[api]'."
             ) from error
         self._openai = openai
-        self._secrets = [s for s in (self._key, basic) if len(s) >= 8]  # "EMPTY" and the like are no secrets
-        self._client = openai.AsyncOpenAI(
-            api_key=self._key or "none",
-            base_url=url,
-            max_retries=0,
-            timeout=openai.Timeout(deadline, connect=min(10.0, deadline)),
-            default_headers={"Authorization": f"Basic {basic}"} if basic else None,
-        )
+        password = base64.b64decode(basic).decode(errors="replace").partition(":")[2]
+        self._secrets = [s for s in (self._key, basic, password) if len(s) >= 8]  # "EMPTY" and the like are no secrets
+        timeout = openai.Timeout(deadline, connect=min(10.0, deadline))
+        client = http_client(openai, timeout)
+        headers = {"Authorization": f"Basic {basic}"} if basic else None
+        try:
+            self._client = openai.AsyncOpenAI(
+                api_key=self._key or "none",
+                base_url=url,
+                max_retries=0,
+                timeout=timeout,
+                default_headers=headers,
+                http_client=client,
+            )
+        except Exception as error:  # a host that cannot be: the type is the HTTP library's, which openai has changed
+            raise SeedbenchError(f"--agent {self.name} has a bad URL ({clip(str(error))}): {CURE}.") from None
         self._limit_name = "max_tokens"  # newer OpenAI models want max_completion_tokens: learnt from their refusal
         self._send_seed = True
         self._failed = 0  # requests in a row
@@ -129,14 +142,19 @@ class Endpoint(Agent):
                 raw = await self._client.chat.completions.with_raw_response.create(**request)
         except (TimeoutError, self._openai.APITimeoutError):
             raise PassingFault(f"gave no answer within {self.deadline:g} s (a smaller --batch may help)") from None
+        except EndlessAnswer:
+            raise PassingFault(f"gave an answer of more than {BIGGEST_BODY >> 20} MiB") from None
         except self._openai.APIConnectionError as error:
             cause = error.__cause__ or error
-            raise PassingFault(f"cannot be reached ({self._redact(f'{type(cause).__name__}: {cause}')})") from None
+            said = clip(self._redact(f"{type(cause).__name__}: {cause}"))
+            raise PassingFault(f"cannot be reached ({said})") from None
         except self._openai.APIStatusError as error:
             body = self._redact(error.response.text)
             if self._adapt(request, error.status_code, body):
                 return await self._ask(view)
-            raise judge_status(error.status_code, body, error.response.headers, self.host, self.model) from None
+            fault = judge_status(error.status_code, body, error.response.headers, self.host, self.model)
+            fault.args = (self._redact(str(fault)),)  # again: JSON may have spelled a secret in another way
+            raise fault from None
         try:
             return read_answer(raw.http_response.text)
         except PassingFault as fault:
@@ -174,32 +192,6 @@ class Endpoint(Agent):
         """Model, host and limits; never a key, and of the URL neither user nor password."""
         limits = {"deadline_s": self.deadline, "retries": self.retries, "backoff_s": self.backoff}
         return {"spec": self.name, "kind": "api", "model": self.model, "host": self.host, **limits}
-
-
-def read_spec(spec: str) -> tuple[str, str, str, str]:
-    """Public spec, model, URL without credentials, and those as HTTP Basic ("" for none). Raises SeedbenchError."""
-    match = SPEC.fullmatch(spec)
-    cure = "write openai:MODEL@URL, for example openai:my-model@http://localhost:8000/v1"
-    if match is None:
-        raise SeedbenchError(f"--agent {_without_userinfo(spec)} names no model or no http(s) URL: {cure}.")
-    try:
-        parts = urlsplit(match["url"])
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise SeedbenchError(f"--agent {_without_userinfo(spec)} has a bad URL ({error}): {cure}.") from None
-    if not host or parts.query or parts.fragment:
-        raise SeedbenchError(
-            f"--agent {_without_userinfo(spec).partition('?')[0]} needs a host, and no ? or #: {cure}."
-        )
-    netloc = (f"[{host}]" if ":" in host else host) + (f":{port}" if port is not None else "")
-    url = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
-    given = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
-    basic = "" if given == ":" else base64.b64encode(given.encode()).decode()
-    return f"openai:{match['model']}@{url}", match["model"], url, basic
-
-
-def _without_userinfo(spec: str) -> str:
-    return re.sub(r"(://)[^/]*@", r"\1", spec)
 
 
 def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, client: Any) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbench.core import Message, SeedbenchError
+from seedbench.policy.weights import shorten, why
 
 _TOKENIZERS = ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json"]
 
@@ -19,13 +20,14 @@ def load_tokenizer(folder: Path, chat_template: str | None) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
     except Exception as e:  # tokenizers raises bare Exception on a damaged file
-        why = " ".join(str(e).split())[:200]
-        raise SeedbenchError(f"The tokenizer in {folder} cannot be loaded ({why}); copy its files again.") from e
+        raise SeedbenchError(f"The tokenizer in {folder} cannot be loaded ({why(e)}); copy its files again.") from e
     if chat_template is not None:
         try:
             tokenizer.chat_template = Path(chat_template).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as e:
-            raise SeedbenchError(f"The chat template {chat_template} cannot be read ({e}); give a jinja file.") from e
+        except (OSError, ValueError) as e:  # ValueError: not UTF-8, or no path at all
+            raise SeedbenchError(
+                f"The chat template {shorten(chat_template)} cannot be read ({why(e)}); give a jinja file."
+            ) from e
     if not tokenizer.chat_template:
         raise SeedbenchError(
             f"The tokenizer in {folder} has no chat template; put a chat_template.jinja into the folder or pass "
@@ -46,45 +48,57 @@ def check_vocabulary(folder: Path, model: Any, tokenizer: Any) -> None:
 
 
 def merges_system(tokenizer: Any) -> bool:
-    """Whether the chat template refuses or drops a system message, found by rendering one."""
-    from jinja2 import TemplateError
-
+    """Whether the chat template refuses or drops a system message, found by rendering one. Raises SeedbenchError."""
     user = {"role": "user", "content": "b"}
     try:
         text = render(tokenizer, [{"role": "system", "content": "zqsystem"}, user])
         if "zqsystem" in text:
             return False
-    except (TemplateError, TypeError, ValueError):
-        pass  # a refusal; what else may be wrong with the template shows in the next line
+    except Exception:  # a refusal; what else may be wrong with the template shows in the next line
+        pass
     try:
         render(tokenizer, [user])
-    except (TemplateError, TypeError, ValueError) as e:
+    except Exception as e:  # a template is a program of its own and may fail as any can: 1/0, recursion, memory
         raise SeedbenchError(
-            f"The chat template cannot be rendered ({e}); mend it or pass --chat-template FILE."
+            f"The chat template cannot be rendered ({why(e)}); mend it or pass --chat-template FILE."
         ) from e
     return True
 
 
 def render(tokenizer: Any, messages: list[Message], add_generation_prompt: bool = True) -> str:
-    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=add_generation_prompt)
+    """The text of `messages`. Raises whatever the template does, and ValueError for text that is not valid Unicode."""
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=add_generation_prompt)
+    text.encode()  # tokenizers would only say TypeError
+    return text
 
 
 def stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Every id that ends a reply: eos of generation config, config and tokenizer, and the template's end of turn."""
+    """Every id that ends a reply: eos of generation config, config and tokenizer, and the template's end of turn.
+
+    Raises SeedbenchError for an eos_token_id that is none.
+    """
     found: set[int] = set()
     for value in (model.generation_config.eos_token_id, model.config.eos_token_id, tokenizer.eos_token_id):
-        found |= {value} if isinstance(value, int) else set(value or ())
+        ids = [] if value is None else value if isinstance(value, list | tuple) else [value]
+        if any(type(i) is not int for i in ids):
+            raise SeedbenchError(
+                f"The model's eos_token_id is {shorten(repr(value))}, which is neither an id nor a list of ids; "
+                "mend its config.json or generation_config.json."
+            )
+        found.update(ids)
     return frozenset(found | _end_of_turn(tokenizer))
 
 
 def _end_of_turn(tokenizer: Any) -> set[int]:
     """The special token that the chat template writes right after an assistant's text, if there is one."""
-    from jinja2 import TemplateError
-
     turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "zqreply"}]
     try:
         after = render(tokenizer, turns, add_generation_prompt=False).rpartition("zqreply")[2].lstrip()
-    except (TemplateError, TypeError, ValueError):  # a template for prompts only; the eos ids are what is left
+    except UnicodeEncodeError as e:
+        raise SeedbenchError(
+            f"The chat template writes text that is not valid Unicode ({why(e)}); mend it or pass --chat-template FILE."
+        ) from e
+    except Exception:  # a template for prompts only, however it says so; the eos ids are what is left
         return set()
     first = tokenizer.encode(after, add_special_tokens=False)[:1]
     special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}

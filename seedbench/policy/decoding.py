@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seedbench.core import Sampling, SeedbenchError
-from seedbench.policy.sampling import draw, log_distribution
+from seedbench.policy.sampling import draw, log_distribution, tempered
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -236,6 +236,6 @@ def token_logprobs(
     else:
         logits = net.logits(ids, mask, keep=longest + 1)[wanted[:, -longest - 1 :]]
     targets = ids.roll(-1, 1)[wanted]
-    logits = logits.float() / (temperature or 1.0)
+    logits, _ = tempered(logits, temperature)
     chosen = logits.gather(-1, targets[:, None]).squeeze(-1) - logits.logsumexp(-1)
     return list(chosen.split(sizes))

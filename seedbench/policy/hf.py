@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seedbench.core import InfrastructureError, Message, Sampling, SeedbenchError
-from seedbench.policy import chat, loading
+from seedbench.policy import chat, loading, weights
 from seedbench.policy.decoding import Generation, Net, by_budget, decode, token_logprobs
 from seedbench.policy.sampling import uniforms
 
@@ -29,8 +29,8 @@ class HFPolicy:
         self.folder = folder
         self.max_rows = 64
         self.token_budget = 16384
+        self.merges_system = chat.merges_system(tokenizer)  # first: it says what is wrong with a template
         self.stop_ids = chat.stop_ids(model, tokenizer)
-        self.merges_system = chat.merges_system(tokenizer)
         self.vocabulary: int = model.get_input_embeddings().num_embeddings
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         self._net = Net(model)
@@ -57,21 +57,35 @@ class HFPolicy:
         loading.require_train()
         import torch
 
+        loading.check_threads(threads)
         folder = loading.find_folder(str(path_or_hub_id))
         model = loading.load_model(folder, device, dtype)
         tokenizer = chat.load_tokenizer(folder, chat_template)
         chat.check_vocabulary(folder, model, tokenizer)
         if model.device.type == "cpu" and (threads or model.num_parameters() < 1_000_000):
             torch.set_num_threads(threads or 1)
-        return cls(model, tokenizer, folder)
+        policy = cls(model, tokenizer, folder)
+        policy._try_out()
+        return policy
+
+    def _try_out(self) -> None:
+        """Continue one token by two, so that a model that loads but cannot run fails here and not in every episode."""
+        try:
+            self._attempt(
+                1, decode, self._net, [[0]], None, Sampling(0.0, 1.0, 2), frozenset(), self._pad, self.token_budget
+            )
+        except SeedbenchError:
+            raise
+        except Exception as e:  # configs are foreign input, and what they make transformers raise is not specified
+            raise SeedbenchError(
+                f"The model in {self.folder} loads but cannot run ({weights.why(e)}); check its config.json."
+            ) from e
 
     def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Ids of the rendered messages and the start of the assistant's turn. Raises SeedbenchError.
 
         Where the template knows no system role, the system text goes in front of the first user message.
         """
-        from jinja2 import TemplateError
-
         if not messages:
             raise SeedbenchError("The view holds no messages; render it with its environment's PROMPT first.")
         turns = _merge_system(messages) if self.merges_system else [dict(m) for m in messages]
@@ -80,10 +94,12 @@ class HFPolicy:
                 turn["content"].encode()  # tokenizers would only say TypeError
             ids = self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
         except UnicodeEncodeError as e:
-            raise SeedbenchError(f"The prompt holds text that is not valid Unicode ({e}); mend the observation.") from e
-        except (TemplateError, TypeError, ValueError) as e:  # a template may fail as any Python expression can
             raise SeedbenchError(
-                f"The model's chat template cannot render this prompt ({e}); pass --chat-template FILE."
+                f"The prompt holds text that is not valid Unicode ({weights.why(e)}); mend the observation."
+            ) from e
+        except Exception as e:  # a template is a program of its own and may fail as any can: 1/0, recursion, memory
+            raise SeedbenchError(
+                f"The model's chat template cannot render this prompt ({weights.why(e)}); pass --chat-template FILE."
             ) from e
         return tuple(ids)
 
@@ -159,7 +175,7 @@ class HFPolicy:
         import hashlib
 
         if self._revision is None and self.folder is not None:
-            self._revision = loading.sha256_files(loading.weight_files(self.folder))
+            self._revision = weights.sha256_files(weights.weight_files(self.folder))
         template = self.tokenizer.get_chat_template()
         return {
             "model": type(self.model).__name__,

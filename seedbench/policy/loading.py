@@ -5,13 +5,15 @@ Only safetensors are read and no code of a model folder is ever run.
 
 from __future__ import annotations
 
-import hashlib
-import json
+import contextlib
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from seedbench.core import SeedbenchError
+from seedbench.policy.weights import read_object, refuse_adapter, shorten, weight_files, why
 
 _FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "merges.txt", "vocab.txt"]  # what a hub id brings; no code
 
@@ -29,13 +31,15 @@ def require_train() -> None:
 
 def find_folder(path_or_hub_id: str) -> Path:
     """The folder itself, or the local snapshot of a hub id (downloaded if the hub can be reached)."""
-    folder = Path(path_or_hub_id).expanduser()
-    if folder.is_dir():
-        return folder
-    if folder.exists():
-        raise SeedbenchError(f"{folder} is a file; give the folder that holds config.json and the weights.")
-    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path_or_hub_id):
-        raise SeedbenchError(f"There is no folder {path_or_hub_id}; give a model folder, or a hub id such as org/name.")
+    # os.path and not Path: a name that is too long or a ~user that is not there is no folder, and raises nothing.
+    path = os.path.expanduser(path_or_hub_id)
+    if os.path.isdir(path):
+        return Path(path)
+    shown = shorten(path_or_hub_id)
+    if os.path.exists(path):
+        raise SeedbenchError(f"{shown} is a file; give the folder that holds config.json and the weights.")
+    if not re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", path_or_hub_id):
+        raise SeedbenchError(f"There is no folder {shown}; give a model folder, or a hub id such as org/name.")
     return _snapshot(path_or_hub_id)
 
 
@@ -48,9 +52,8 @@ def _snapshot(hub_id: str) -> Path:
         commit = HfApi().model_info(hub_id, timeout=10).sha
         return Path(snapshot_download(hub_id, allow_patterns=_FILES, revision=commit))
     except (HfHubHTTPError, HFValidationError) as e:
-        why = str(e).strip().splitlines()[0]
         raise SeedbenchError(
-            f"{hub_id} is neither a folder here nor a model that the hub gives out ({why}); check the name."
+            f"{hub_id} is neither a folder here nor a model that the hub gives out ({why(e)}); check the name."
         ) from e
     except Exception as e:  # no connection: the type is that of the HTTP library, another one in each huggingface_hub
         return _cached(hub_id, e)
@@ -63,48 +66,10 @@ def _cached(hub_id: str, failure: Exception) -> Path:
     try:
         return Path(snapshot_download(hub_id, allow_patterns=_FILES, local_files_only=True))
     except LocalEntryNotFoundError:
-        why = " ".join(str(failure).split())[:100]
         raise SeedbenchError(
-            f"{hub_id} is not a folder here, nor a model in the local cache, and the hub cannot be reached ({why}); "
-            "check the path, or download the model first (and unset HF_HUB_OFFLINE if it is set)."
+            f"{hub_id} is not a folder here, nor a model in the local cache, and the hub cannot be reached "
+            f"({why(failure)}); check the path, or download the model first (and unset HF_HUB_OFFLINE if it is set)."
         ) from failure
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a model folder, by name. Raises SeedbenchError if one is absent or cut short."""
-    from safetensors import SafetensorError, safe_open
-
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        try:
-            names = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, AttributeError, TypeError) as e:
-            raise SeedbenchError(f"{index} is not an index of weights ({e!r}); copy it again.") from e
-        files = [folder / Path(name).name for name in sorted(names)]
-    else:
-        files = [folder / "model.safetensors"]
-    for file in files:
-        if not file.is_file():
-            raise SeedbenchError(_no_weights(folder, file.name))
-        try:
-            with safe_open(file, framework="np"):
-                pass
-        except (SafetensorError, OSError) as e:
-            raise SeedbenchError(f"{file} is damaged or cut short ({e}); copy or download it again.") from e
-    return files
-
-
-def _no_weights(folder: Path, expected: str) -> str:
-    pickled = sorted(f.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for f in folder.glob(pattern))
-    if pickled:
-        return (
-            f"{folder} has its weights as pickle only ({pickled[0]}), which can run code and is never loaded; where "
-            "you trust it, convert it once with AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder), "
-            "which writes model.safetensors."
-        )
-    if (folder / "adapter_config.json").is_file():
-        return f"{folder} holds an adapter, not a model; merge it into its base model (merge_and_unload) and save that."
-    return f"{folder} has no weights: {expected} is missing; copy it there, or give another folder."
 
 
 def load_model(folder: Path, device: str, dtype: str) -> Any:
@@ -112,22 +77,26 @@ def load_model(folder: Path, device: str, dtype: str) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
+    refuse_adapter(folder)
     if not (folder / "config.json").is_file():
         raise SeedbenchError(f"{folder} is no model folder: config.json is missing; give the folder that holds it.")
     weight_files(folder)
     _refuse_remote_code(folder)
     where = pick_device(device)
+    kind = pick_dtype(dtype, where)
     auto: Any = AutoModelForCausalLM  # its annotations leave out output_loading_info
     try:
-        model, info = auto.from_pretrained(
-            str(folder),
-            dtype=pick_dtype(dtype, where),
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # reported in `info` instead of raised, and refused below
-        )
+        with _no_progress_bar():
+            model, info = auto.from_pretrained(
+                str(folder),
+                config=_config(folder),
+                dtype=kind,
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # reported in `info` instead of raised, and refused below
+            )
         missing = sorted({*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])})
         if missing:
             raise SeedbenchError(
@@ -139,32 +108,70 @@ def load_model(folder: Path, device: str, dtype: str) -> Any:
         raise SeedbenchError(
             f"{folder} does not fit into the memory of {where}; use --device cpu or a smaller model."
         ) from e
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as e:
-        why = " ".join(str(e).split())[:200]
+    except SeedbenchError:
+        raise
+    except Exception as e:  # configs are foreign input, and what they make transformers raise is not specified
         raise SeedbenchError(
-            f"{folder} cannot be loaded as a causal language model ({why}); check its config.json."
+            f"{folder} cannot be loaded as a causal language model ({why(e)}); check its config.json."
         ) from e
+
+
+def _config(folder: Path) -> Any:
+    """The configuration that transformers makes of the folder. Raises SeedbenchError if it points to other weights."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+    if getattr(config, "transformers_weights", None) is not None:
+        raise SeedbenchError(
+            f"The configuration in {folder} names weights of its own (transformers_weights), which are not supported; "
+            "rename that file to model.safetensors and take the entry out."
+        )
+    return config
+
+
+@contextlib.contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Without the bars of transformers, which would break into ours; afterwards as before."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars
+    from transformers.utils import logging
+
+    shown, hub_hidden = logging.is_progress_bar_enabled(), are_progress_bars_disabled()
+    logging.disable_progress_bar()  # those of the hub, too
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+            if hub_hidden:
+                disable_progress_bars()
 
 
 def _refuse_remote_code(folder: Path) -> None:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    try:
-        config = json.loads((folder / "config.json").read_text("utf-8"))
-        kind, mapped = config.get("model_type"), "auto_map" in config
-    except (ValueError, AttributeError) as e:
-        raise SeedbenchError(f"{folder / 'config.json'} is not a JSON object ({e}); copy it again.") from e
-    if kind in CONFIG_MAPPING:
+    config = read_object(folder / "config.json")
+    kind = config.get("model_type")
+    if isinstance(kind, str) and kind in CONFIG_MAPPING:
         return
-    if mapped:
+    shown = shorten(repr(kind))
+    if "auto_map" in config:
         raise SeedbenchError(
-            f"The model in {folder} ({kind}) needs Python code of its own folder, which is never run; use a model "
+            f"The model in {folder} ({shown}) needs Python code of its own folder, which is never run; use a model "
             "whose architecture is part of transformers."
         )
     raise SeedbenchError(
-        f"The installed transformers does not know the model_type {kind!r} of {folder / 'config.json'}; "
+        f"The installed transformers does not know the model_type {shown} of {folder / 'config.json'}; "
         "upgrade transformers or use another model."
     )
+
+
+def check_threads(threads: int) -> None:
+    """Raise SeedbenchError unless PyTorch can start so many: it ends the process, or worse, where it cannot."""
+    most = 4 * (os.cpu_count() or 1)
+    if not 0 <= threads <= most:
+        raise SeedbenchError(
+            f"--threads is {threads}: give 1 to {most} (four for each CPU here), or 0 to let seedbench choose."
+        )
 
 
 def pick_device(device: str) -> Any:
@@ -195,13 +202,3 @@ def pick_dtype(dtype: str, device: Any) -> Any:
     if dtype not in known:
         raise SeedbenchError(f"There is no dtype {dtype!r}; use auto, float32, bfloat16 or float16.")
     return known[dtype]
-
-
-def sha256_files(files: list[Path]) -> str:
-    """sha256 hex of the files' bytes one after another: what `cat FILES | sha256sum` prints."""
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as f:
-            while block := f.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()

@@ -14,22 +14,40 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def log_distribution(logits: Tensor, temperature: float, top_p: float = 1.0) -> tuple[Tensor, Tensor]:
-    """(n, V) logits to (n, V) fp32 natural-log probabilities of what is sampled from, and (n,) whether a row is usable.
+COLDEST, HOTTEST = 2.0**-126, 2.0**126  # beyond these a temperature or its reciprocal is no normal fp32 number
 
-    Temperature first, then top-p, then renormalisation. Temperature 0 means greedy: the log-softmax at temperature 1,
-    with top-p left out, since a point mass would make every log-probability 0. A row that holds a NaN, a +inf or
-    nothing but -inf is not usable; its values mean nothing.
+
+def tempered(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """(n, V) logits to fp32 ones with the temperature taken out and their peak at 0, and (n,) whether a row is usable.
+
+    Temperature 0 leaves them at temperature 1. One outside [COLDEST, HOTTEST] counts as the nearer bound: at COLDEST
+    all mass is on the most likely token (shared where several are exactly equal), at HOTTEST all tokens that are not
+    masked are alike.
     """
     import torch
 
     logits = logits.float()
     # The peak is taken off before the division: a tiny temperature then cannot overflow.
-    peak = logits.amax(-1, keepdim=True)
-    logp = torch.log_softmax((logits - peak) / (temperature or 1.0), -1)
+    peak = logits.detach().amax(-1, keepdim=True)
+    scale = min(max(temperature, COLDEST), HOTTEST) if temperature else 1.0
+    return (logits - peak) / scale, torch.isfinite(peak.squeeze(-1))
+
+
+def log_distribution(logits: Tensor, temperature: float, top_p: float = 1.0) -> tuple[Tensor, Tensor]:
+    """(n, V) logits to (n, V) fp32 natural-log probabilities of what is sampled from, and (n,) whether a row is usable.
+
+    Temperature first, then top-p, then renormalisation. Temperature 0 means greedy: the log-softmax at temperature 1,
+    with top-p left out, since a point mass would make every log-probability 0. (A tiny temperature that is not 0 does
+    give that point mass: see `tempered`.) A row that holds a NaN, a +inf or nothing but -inf is not usable; its values
+    mean nothing.
+    """
+    import torch
+
+    scaled, usable = tempered(logits, temperature)
+    logp = torch.log_softmax(scaled, -1)
     if temperature > 0 and top_p < 1:
         logp = _nucleus(logp, top_p)
-    return logp, torch.isfinite(peak.squeeze(-1))
+    return logp, usable
 
 
 def _nucleus(logp: Tensor, top_p: float) -> Tensor:
