@@ -49,6 +49,11 @@ class GameSource(NamedTuple):
     domain_sha: str
     grammar_sha: str
 
+    @property
+    def goal(self) -> str:
+        """The task line without the words before it: "put a mug in desk." """
+        return self.task.partition(": ")[2] or self.task
+
 
 def domain_digest(text: str) -> str:
     """md5 hex of a PDDL domain, for the allow-list of domains whose behaviour our engine copies."""
