@@ -131,7 +131,7 @@ class Real:
 
     def reset(self, entry: Entry) -> str:
         self.close()
-        self._entry, self._play = entry, Play(self.engine, _game_text(entry), entry.kind)
+        self._entry, self._play = entry, Play(self.engine, game_text(entry), entry.kind)
         self.turn = self._play.open()
         self.mirror = Fast() if ours(entry.source) else None
         if self.mirror is not None:
@@ -192,7 +192,7 @@ def _why_not(command: str) -> str:
     return "the command is not among the admissible ones" if command.strip() else "no command was given"
 
 
-def _game_text(entry: Entry) -> str:
+def game_text(entry: Entry) -> str:
     """The text of a game.tw-pddl file: the user's file as it is, or one made for an embedded game."""
     if (path := entry.dataset.game_file(entry.id)) is not None:
         return path.read_text(encoding="utf-8")

@@ -145,17 +145,22 @@ def _stored(split: str) -> str:
 
 
 def open_dataset(data: str | Path) -> Dataset:
-    """The data set behind `data`, opened once a process: "mini", or a folder that holds json_2.1.1 (or is it)."""
+    """The data set behind `data`, opened once a process: "mini", or a folder that holds json_2.1.1 (or is it).
+
+    A folder with generated games (`seedbench data generate`) or with `foreign` games (see foreign.py) is taken too.
+    """
     return _open("mini") if str(data) == "mini" else _open(str(Path(data).expanduser().resolve()))
 
 
 @cache
 def _open(data: str) -> Dataset:
-    # Imported here because both modules build on the nouns above.
-    from seedbench.envs.alfworld import frozen, published
+    # Imported here because these modules build on the nouns above.
+    from seedbench.envs.alfworld import foreign, frozen, published
 
     if data == "mini":
         return frozen.open_mini()
     if (Path(data) / frozen.GAMES).is_file():
         return frozen.open_generated(Path(data))
+    if (Path(data) / foreign.ROOT).is_dir() and not (Path(data) / published.ROOT).is_dir():
+        return foreign.Foreign(Path(data))
     return published.Published(Path(data))
