@@ -54,7 +54,9 @@ def main() -> int:
     ours = time_fast(jobs)
     untouched, cached = in_a_process("plain", jobs), in_a_process("textworld", jobs)
     seconds, size = time_batch(options.data, options.split), kilobytes(options.data, options.split)
-    print(f"{options.games} games of `{options.data}` in the real engine, {STEPS} random steps each; CPU time, medians.\n")
+    print(
+        f"{options.games} games of `{options.data}` in the real engine, {STEPS} random steps each; CPU time, medians.\n"
+    )
     return report(ours, untouched, cached, seconds, size)
 
 

@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 from seedbench.core import SeedbenchError, Task, View
 from seedbench.envs.alfworld import backend as backend_module
@@ -178,6 +178,38 @@ def test_vector_environments() -> None:
         texts, rewards, _, _, _ = vector.step(("look", "help", "xyzzy"))
     assert len(texts) == 3 and not rewards.any()
     vector.close()
+
+
+def test_asynchronous_vector_environments_agree_with_synchronous_ones() -> None:
+    makers = [partial(gym.make, "seedbench/ALFWorld-v0", data="mini", max_steps=4) for _ in range(3)]
+    said = []
+    for kind in (SyncVectorEnv, partial(AsyncVectorEnv, shared_memory=False)):  # texts have no greatest length
+        vector = kind(makers)
+        texts, infos = vector.reset(seed=[0, 1, 2])
+        turns: list[Any] = [(tuple(texts), infos["task"].tolist())]
+        for command in ("look", "go to countertop 1", "help", "inventory", "look", "look"):  # past the ends
+            texts, rewards, terminated, truncated, infos = vector.step((command,) * 3)
+            turns.append((tuple(texts), rewards.tolist(), terminated.tolist(), truncated.tolist()))
+        vector.close()
+        said.append(turns)
+    assert said[0] == said[1] and len(set(said[0][0][1])) > 1
+
+
+def test_a_thousand_environments_in_one_process() -> None:
+    envs = [make() for _ in range(1000)]
+    lists = [env.reset(seed=k)[1]["admissible"] for k, env in enumerate(envs)]
+    for turn in range(3):
+        infos = [
+            env.step(commands[(turn + k) % len(commands)])[4]
+            for k, (env, commands) in enumerate(zip(envs, lists, strict=True))
+        ]
+        assert all(info["is_action_valid"] and info["steps"] == turn + 1 for info in infos)
+        lists = [info["admissible"] for info in infos]
+    again = make()
+    _, info = again.reset(seed=7)
+    for turn in range(3):
+        *_, info = again.step(info["admissible"][(turn + 7) % len(info["admissible"])])
+    assert info["admissible"] == lists[7]
 
 
 def test_sample_is_admissible_and_follows_its_generator() -> None:

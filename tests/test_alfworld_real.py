@@ -23,7 +23,7 @@ from seedbench.envs.alfworld import backend as backends
 from seedbench.envs.alfworld.data import open_dataset
 from seedbench.envs.alfworld.env import ALFWorldEnv
 from seedbench.envs.alfworld.real import pool, turbo
-from seedbench.envs.alfworld.real.pool import POOL, Play
+from seedbench.envs.alfworld.real.pool import POOL
 from seedbench.envs.alfworld.texts import game_json
 from seedbench.evaluate import Config, evaluate
 from tests.conftest import need
@@ -307,7 +307,9 @@ def test_two_hundred_games_leak_nothing() -> None:
         sizes.append((resident("self"), resident(str(worker_of(env).process.pid))))
         assert len(POOL.workers) == 1
     parent, worker = zip(*sizes, strict=True)
-    print(f"MB resident: parent {parent[20]:.0f} -> {parent[-1]:.0f}, worker {worker[0]:.0f}, at most {max(worker):.0f}")
+    print(
+        f"MB resident: parent {parent[20]:.0f} -> {parent[-1]:.0f}, worker {worker[0]:.0f}, at most {max(worker):.0f}"
+    )
     assert parent[-1] - parent[20] < 20 and max(worker) < 600
 
 
