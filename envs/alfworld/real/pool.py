@@ -88,7 +88,7 @@ class Worker:
                 ) from error
             self._asked = True
         if "error" in answer:
-            raise SeedbenchError(f"the real ALFWorld engine failed on this game: {answer['error']}.")
+            raise SeedbenchError(f"the real ALFWorld engine failed on this game: {answer['error'].rstrip('.')}.")
         self.games = answer["games"]
         return Turn(answer["text"], answer["admissible"], answer["won"])
 
