@@ -1,4 +1,4 @@
-"""A small house with every oddity of the published games, the published games themselves, and the real engine."""
+"""A small house with every oddity of the published games, and the published games themselves."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import json
 import lzma
 import os
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.conftest import need
 
 # receptacle -> (type, location, openable, what lies in it). Two receptacles share l1, two drawers share l2.
 RECEPTACLES = {
@@ -74,6 +71,31 @@ GOALS = {
 }
 TASK = "Your task is to: do something in the house."
 
+# Commands for the first play in the house, by what they bring about.
+CLEAN, HEAT, COOL = (
+    (f"go to {place}", f"{verb} apple 2 with {place}")
+    for verb, place in (("clean", "sinkbasin 1"), ("heat", "microwave 1"), ("cool", "fridge 1"))
+)
+SLICED = (
+    "go to countertop 1", "take knife 1 from countertop 1", "slice apple 2 with knife 1", "look",
+    "move knife 1 to countertop 1", "take apple 2 from countertop 1", "examine apple 2",
+)  # fmt: skip
+LIT = (
+    "go to sidetable 1", "take candle 1 from sidetable 1", "examine candle 1", "move candle 1 to sidetable 1",
+    "use candle 1", "use candle 1", "take candle 1 from sidetable 1", "examine candle 1",
+)  # fmt: skip
+FRIDGE = (
+    "go to fridge 1", "open fridge 1", "close fridge 1", "open fridge 1", "take lettuce 1 from fridge 1",
+    "cool lettuce 1 with fridge 1", "examine lettuce 1", "move lettuce 1 to fridge 1", "take apple 1 from fridge 1",
+    *(c.replace("apple 2", "apple 1") for c in CLEAN), "examine apple 1",
+)  # fmt: skip
+OPENINGS = {
+    "place": (*SLICED, *CLEAN, "examine apple 2", *HEAT, "examine apple 2", *COOL, "examine apple 2"),
+    "clean": (*SLICED, *HEAT, "examine apple 2", *COOL, "examine apple 2", "inventory", "help"),
+    "heat": FRIDGE,
+    "look": LIT,
+}
+
 
 def house(goal: str = "place", more: str = "", start: str = "l0") -> str:
     """The PDDL problem of the house with one of the six goals, and `more` facts."""
@@ -119,20 +141,3 @@ def records(name: str) -> list[dict[str, Any]]:
 def published(split: str = "valid_seen") -> tuple[dict[str, Any], ...]:
     """The published games of one split: path, task, walkthrough, pddl_problem."""
     return tuple(g for g in records("games.jsonl.xz")[1:] if g["path"].split("/")[1] == split)
-
-
-def real_game(problem: str, task: str, folder: Path) -> Any:
-    """The untouched TextWorld engine on one game, with ALFWorld's names; skips where the package is absent."""
-    need(
-        find_spec("alfworld") and find_spec("textworld"), "alfworld is not installed (pip install seedbench[alfworld])"
-    )
-    import textworld
-    from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
-
-    with lzma.open(shared("games.jsonl.xz"), "rt") as lines:
-        common = json.loads(next(lines))
-    body = {"pddl_domain": common["pddl_domain"], "grammar": common["grammar"].replace("@@TASK@@", task)}
-    path = folder / "game.tw-pddl"
-    path.write_text(json.dumps({**body, "pddl_problem": problem, "solvable": True, "walkthrough": ["look"]}))
-    wanted = textworld.EnvInfos(won=True, admissible_commands=True)
-    return textworld.start(str(path), wanted, wrappers=[AlfredDemangler(shuffle=False)])

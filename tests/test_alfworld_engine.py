@@ -1,17 +1,16 @@
-"""The fast ALFWorld engine: recorded transcripts, oddities written down by hand, and the real engine itself."""
+"""The fast ALFWorld engine: recorded transcripts and oddities, by hand. See also test_alfworld_differential.py."""
 
 from __future__ import annotations
 
 import hashlib
 import random
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedbench.envs.alfworld.engine import HELP, NOTHING_HAPPENS, Game, State
-from tests.alfworld_house import GOALS, TASK, house, published, real_game, records
+from tests.alfworld_house import CLEAN, COOL, GOALS, HEAT, TASK, house, published, records
 
 
 def play(*commands: str, goal: str = "place") -> State:
@@ -135,12 +134,6 @@ def test_appliances_work_through_closed_doors_and_say_so_later() -> None:
     assert seen(state, "examine potato 1") == "This is a hot and clean potato 1."
 
 
-CLEAN, HEAT, COOL = (
-    (f"go to {place}", f"{verb} apple 2 with {place}")
-    for verb, place in (("clean", "sinkbasin 1"), ("heat", "microwave 1"), ("cool", "fridge 1"))
-)
-
-
 @pytest.mark.parametrize(
     ("treatment", "text"),
     [
@@ -227,65 +220,3 @@ def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(300):
         state.step(rng.choice(state.admissible()))
         assert len(game.moves) <= 5 and len(game.texts) <= 5
-
-
-def _same_as_real(problem: str, task: str, steps: int, seed: int, folder: Path, first: tuple[str, ...] = ()) -> None:
-    """Play both engines side by side, `first` and then mostly commands that change something, and some garbage."""
-    real, rng, state = real_game(problem, task, folder), random.Random(seed), State(Game(problem, task))
-    answer, text, command = real.reset(), state.reset(), "reset"
-    for k in range(steps + 1):
-        ours = (text, state.admissible(), state.won)
-        assert (answer.feedback, answer.admissible_commands, answer.won) == ours, (k, command)
-        command = first[k] if k < len(first) else _command(state, rng)
-        answer, text = real.step(command)[0], state.step(command)[0]
-
-
-def _command(state: State, rng: random.Random) -> str:
-    admissible = state.admissible()
-    if rng.random() < 0.05:
-        return rng.choice(
-            ["", "xyzzy", "Look", "look ", f"use {state.game.objects[0]}", f"go to {state.game.receptacles[0]}"]
-        )
-    doing = [c for c in admissible if not c.startswith(("go to", "help", "inventory", "look"))]
-    going = [c for c in admissible if c.startswith("go to")]
-    return rng.choice(doing if doing and rng.random() < 0.65 else going if rng.random() < 0.9 else admissible)
-
-
-SLICED = (
-    "go to countertop 1", "take knife 1 from countertop 1", "slice apple 2 with knife 1", "look",
-    "move knife 1 to countertop 1", "take apple 2 from countertop 1", "examine apple 2",
-)  # fmt: skip
-LIT = (
-    "go to sidetable 1", "take candle 1 from sidetable 1", "examine candle 1", "move candle 1 to sidetable 1",
-    "use candle 1", "use candle 1", "take candle 1 from sidetable 1", "examine candle 1",
-)  # fmt: skip
-FRIDGE = (
-    "go to fridge 1", "open fridge 1", "close fridge 1", "open fridge 1", "take lettuce 1 from fridge 1",
-    "cool lettuce 1 with fridge 1", "examine lettuce 1", "move lettuce 1 to fridge 1", "take apple 1 from fridge 1",
-    *(c.replace("apple 2", "apple 1") for c in CLEAN), "examine apple 1",
-)  # fmt: skip
-OPENINGS = {
-    "place": (*SLICED, *CLEAN, "examine apple 2", *HEAT, "examine apple 2", *COOL, "examine apple 2"),
-    "clean": (*SLICED, *HEAT, "examine apple 2", *COOL, "examine apple 2", "inventory", "help"),
-    "heat": FRIDGE,
-    "look": LIT,
-}
-
-
-@pytest.mark.parametrize("goal", sorted(GOALS))
-def test_the_house_equals_the_real_engine(goal: str, tmp_path: Path) -> None:
-    start = "l2" if goal == "cool" else "l0"  # beside receptacles, as no published game starts
-    _same_as_real(house(goal, start=start), TASK, 60, ord(goal[0]), tmp_path, OPENINGS.get(goal, ()))
-
-
-def test_published_games_equal_the_real_engine(tmp_path: Path) -> None:
-    for k in (5, 77):
-        game = published()[k]
-        _same_as_real(game["pddl_problem"], game["task"], 20, k, tmp_path, tuple(game["walkthrough"]))
-
-
-@pytest.mark.slow
-def test_many_published_games_equal_the_real_engine(tmp_path: Path) -> None:
-    for k, game in enumerate(published()[::7]):
-        first = tuple(game["walkthrough"]) if k % 2 else ()
-        _same_as_real(game["pddl_problem"], game["task"], 60, k, tmp_path, first)

@@ -53,6 +53,11 @@ class GameSource(NamedTuple):
     domain_sha: str
     grammar_sha: str
 
+    @property
+    def goal(self) -> str:
+        """The task line without the words before it: "put a mug in desk." """
+        return self.task.partition(": ")[2] or self.task
+
 
 def domain_digest(text: str) -> str:
     """md5 hex of a PDDL domain, for the allow-list of domains whose behaviour our engine copies."""
@@ -152,6 +157,7 @@ def _stored(split: str) -> str:
 def open_dataset(data: str | Path) -> Dataset:
     """The data set behind `data`, opened once a process: "mini", or a folder that holds json_2.1.1 (or is it).
 
+    A folder with generated games (`seedbench data generate`) or with `foreign` games (see foreign.py) is taken too.
     Raises SeedbenchError for a folder that is not there, cannot be looked into, or holds no games.
     """
     if str(data) == "mini":
@@ -175,11 +181,13 @@ def unreadable(path: str | Path, error: Exception) -> SeedbenchError:
 
 @cache
 def _open(data: str) -> Dataset:
-    # Imported here because both modules build on the nouns above.
-    from seedbench.envs.alfworld import frozen, published
+    # Imported here because these modules build on the nouns above.
+    from seedbench.envs.alfworld import foreign, frozen, published
 
     if data == "mini":
         return frozen.open_mini()
     if any((Path(data) / name).is_file() for name in (frozen.GAMES, frozen.LISTING)):
         return frozen.open_generated(Path(data))
+    if (Path(data) / foreign.ROOT).is_dir() and not (Path(data) / published.ROOT).is_dir():
+        return foreign.Foreign(Path(data))
     return published.Published(Path(data))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import gymnasium as gym
 import numpy as np
 
-from seedbench.core import Info, Parsed, Preset, SeedbenchError, Task, TextEnv, UnsupportedError
+from seedbench.core import Info, Parsed, Preset, SeedbenchError, Task, TextEnv
 from seedbench.core import Mode as ParseMode
-from seedbench.envs.alfworld import oracle
-from seedbench.envs.alfworld.data import ALLOWED, ENV_ID, DataError, Dataset, GameSource, open_dataset
-from seedbench.envs.alfworld.engine import Game, State
+from seedbench.envs.alfworld.backend import Backend, Entry, make_backend, suited
+from seedbench.envs.alfworld.data import ENV_ID, Dataset, open_dataset
 from seedbench.prompts import Prompt, parse_tagged, sha256_json
 
 ENGINE_VERSION = 1  # raise it when any output of the engine changes
@@ -42,30 +40,12 @@ class EpisodeOver(SeedbenchError, gym.error.ResetNeeded):
     """`step` was called before `reset`, or after the episode had ended."""
 
 
-@lru_cache(maxsize=512)
-def _compiled(problem: str, task: str) -> Game:
-    """One immutable game for all environments that play it, in any thread; forgotten when 512 others came since."""
-    return Game(problem, task)
-
-
-def compile_game(source: GameSource, name: str) -> Game:
-    """The compiled game of `source`. Raises DataError for a game of another domain or grammar than ours."""
-    if (source.domain_sha, source.grammar_sha) not in ALLOWED:
-        raise DataError(
-            f"the fast engine plays one release of ALFWorld, and {name} has another domain or grammar "
-            "(older releases say `put X in/on Y`): fetch the current games, whose commands are `move X to Y`."
-        )
-    try:
-        return _compiled(source.problem, source.task)
-    except SeedbenchError as error:
-        raise DataError(f"{name}: {error}") from None
-
-
 class ALFWorldEnv(TextEnv):
     """One ALFWorld game an episode; reward and score are 1.0 when it is won, else 0.0.
 
     `data` is "mini" or a folder that holds json_2.1.1; `max_steps` defaults to 14 or 50; `split` is what `reset`
-    without options draws from. `backend="fast"` is our own engine, equal to the real one byte for byte.
+    without options draws from. `backend="fast"` is our own engine, equal to the real one byte for byte; "textworld" is
+    the real one with caches and "alfworld" the untouched AlfredTWEnv, both in other processes and much slower.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as Gymnasium declares it
@@ -86,10 +66,6 @@ class ALFWorldEnv(TextEnv):
         backend: str = "fast",
         render_mode: str | None = None,
     ):
-        if backend in ("textworld", "alfworld"):
-            raise UnsupportedError(f'backend="{backend}" is not built yet; use backend="fast".')
-        if backend != "fast":
-            raise SeedbenchError(f'ALFWorld has no backend {backend!r}; use "fast", "textworld" or "alfworld".')
         if render_mode not in (None, "ansi"):
             raise SeedbenchError(f'ALFWorld has no render mode {render_mode!r}; use "ansi" or None.')
         self.data, self.split, self.backend, self.render_mode = str(data), split, backend, render_mode
@@ -97,10 +73,11 @@ class ALFWorldEnv(TextEnv):
         self.max_steps = self.dataset.default_max_steps if max_steps is None else max_steps
         if self.max_steps < 1:
             raise SeedbenchError(f"max_steps is {max_steps}; give at least 1.")
-        self._state: State | None = None
+        self._chosen = make_backend(backend)
+        self._play: Backend | None = None  # the backend of the episode under way
         self._over = True
         self._steps = 0
-        self._task_id = self._kind = self._text = ""
+        self._task_id = self._kind = self._goal = self._text = ""
 
     def tasks(self, split: str) -> tuple[Task, ...]:
         return self.dataset.tasks(split)
@@ -108,12 +85,13 @@ class ALFWorldEnv(TextEnv):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, AlfworldInfo]:  # type: ignore[override]
         gym.Env.reset(self, seed=seed)
         task = self._draw() if not options or "task" not in options else self._find(options["task"])
-        game = compile_game(self.dataset.source(task.id), task.id)
-        if self._state is None or self._state.game is not game:
-            self._state = State(game)
-        self._text = self._state.reset()
-        self._task_id, self._kind = task.id, task.kind
-        self._steps, self._over = 0, False
+        entry = Entry(task.id, task.kind, self.dataset.source(task.id), self.dataset)
+        self.close()
+        self._play, self._over = None, True
+        play = suited(self._chosen, entry)
+        self._text = play.reset(entry)
+        self._task_id, self._kind, self._goal = task.id, task.kind, entry.source.goal
+        self._play, self._steps, self._over = play, 0, False
         return self._text, self._info(True, "")
 
     def _draw(self) -> Task:
@@ -126,40 +104,40 @@ class ALFWorldEnv(TextEnv):
         return self.dataset.task(task_id)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, AlfworldInfo]:  # type: ignore[override]
-        state = self._state
-        if state is None or self._over:
+        play = self._play
+        if play is None or self._over:
             raise EpisodeOver("the episode has ended or never began: call reset() before step().")
-        self._text, accepted = state.step(action)
+        self._text, accepted = play.step(action)
         self._steps += 1
-        won = state.won
+        won = play.won
         truncated = not won and self._steps >= self.max_steps
         self._over = won or truncated
-        reason = "" if accepted else _why_not(state, action)
+        reason = "" if accepted else play.why_not(action)
         return self._text, float(won), won, truncated, self._info(accepted, reason)
 
     def _info(self, accepted: bool, reason: str) -> AlfworldInfo:
-        state = self._playing()
-        won = state.won
+        play = self._playing()
+        won = play.won
         return {
-            "goal": state.game.goal_line,
+            "goal": self._goal,
             "kind": self._kind,
-            "admissible": state.admissible(),
+            "admissible": list(play.commands()),
             "is_action_valid": accepted,
             "invalid_reason": reason,
             "won": won,
             "score": float(won),
             "steps": self._steps,
             "task": self._task_id,
-            "goal_progress": oracle.goal_progress(state),
+            "goal_progress": play.progress,
         }
 
-    def _playing(self) -> State:
-        if self._state is None:
+    def _playing(self) -> Backend:
+        if self._play is None:
             raise EpisodeOver("no episode has begun: call reset() first.")
-        return self._state
+        return self._play
 
     def expert(self) -> str | None:
-        return oracle.next_action(self._playing())
+        return self._playing().expert()
 
     def sample(self, rng: np.random.Generator) -> str:
         commands = self._playing().commands()
@@ -167,11 +145,17 @@ class ALFWorldEnv(TextEnv):
 
     def clone(self) -> ALFWorldEnv:
         other = copy.copy(self)
-        if self._state is not None:
-            other._state = self._state.clone()
+        other._chosen = make_backend(self.backend)
+        if self._play is not None:
+            other._play = self._play.clone()
         if self._np_random is not None:
             other._np_random = copy.deepcopy(self._np_random)
         return other
+
+    def close(self) -> None:
+        """Give the real engine's place back; the environment can be reset again."""
+        if self._play is not None:
+            self._play.close()
 
     def render(self) -> str | None:
         """The last text that was seen."""
@@ -186,13 +170,3 @@ class ALFWorldEnv(TextEnv):
     @staticmethod
     def parse(text: str, mode: ParseMode = "strict") -> Parsed:
         return parse_tagged(text, mode)
-
-
-def _why_not(state: State, action: str) -> str:
-    command = action.strip()
-    if not command:
-        return "no command was given"
-    name = command.removeprefix("go to ")
-    if name != command and name in state.game.receptacles:
-        return f"you are already at the {name}"
-    return "the command is not among the admissible ones"

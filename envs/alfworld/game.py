@@ -64,7 +64,6 @@ class Game:
     def __init__(self, problem: str, task: str):
         parsed = parse_problem(problem)
         self.task = task  # the whole line: "Your task is to: ..."
-        self.goal_line = task.partition(": ")[2] or task
         self.goal = parsed.goal
         self._name(parsed)
         self._receptacles(parsed)

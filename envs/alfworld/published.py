@@ -27,19 +27,24 @@ class GameError(data.DataError):
         self.fault = fault
 
 
-def read_game(raw: bytes, name: str) -> GameSource:
+def parse_game(raw: bytes, name: str) -> GameSource:
     """Parse the bytes of a game.tw-pddl file called `name` in errors. Raises GameError where it is no such thing."""
     try:
         game = json.loads(raw)
         domain, grammar, problem = (game[key] for key in ("pddl_domain", "grammar", "pddl_problem"))
-        grammar_sha = data.grammar_digest(grammar)
-        source = GameSource(problem, data.task_line(grammar), data.domain_digest(domain), grammar_sha)
+        source = GameSource(problem, data.task_line(grammar), data.domain_digest(domain), data.grammar_digest(grammar))
         problem.encode()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise GameError(
             "damaged", f"{name} is not a whole ALFWorld game ({type(error).__name__}: {error}); copy it again."
         ) from error
-    if grammar_sha != data.GRAMMAR_SHA and '"move {o} to {r}"' not in grammar:
+    return source
+
+
+def read_game(raw: bytes, name: str) -> GameSource:
+    """The same for a game of the current release. Raises GameError for an older one as well."""
+    source = parse_game(raw, name)
+    if source.grammar_sha != data.GRAMMAR_SHA and '"move {o} to {r}"' not in json.loads(raw)["grammar"]:
         raise GameError("old release", f"{name} is of an older ALFWorld release (it has no `move`); get {RELEASE}.")
     return source
 
