@@ -31,7 +31,7 @@ eval: $(VENV)/.base
 	@$(PY) -m seedbench table runs/make-eval/null runs/make-eval/random runs/make-eval/expert
 
 test: $(VENV)/.dev
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n auto $(ARGS)
 
 test-slow: $(VENV)/.dev
 	$(PY) -m pytest -m slow $(ARGS)
