@@ -1,0 +1,96 @@
+"""A folder of numpy arrays and one JSON file: written so that a torn write shows, read memory-mapped, never unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seedbench.core import SeedbenchError
+
+META = "index.json"
+
+
+class Strings(Sequence[str]):
+    """Many strings in two arrays: all their UTF-8 bytes, and int64 offsets, one more than there are strings."""
+
+    def __init__(self, data: np.ndarray, offsets: np.ndarray):
+        self.data, self.offsets = data, offsets
+
+    @classmethod
+    def of(cls, strings: Iterable[str]) -> Strings:
+        data = bytearray()
+        ends = [0]
+        for string in strings:
+            data += string.encode("utf-8", "surrogatepass")  # a lone surrogate is text too
+            ends.append(len(data))
+        return cls(np.frombuffer(bytes(data), np.uint8), np.array(ends, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, i: Any) -> Any:
+        start, end = self.offsets[i], self.offsets[i + 1]
+        return self.data[start:end].tobytes().decode("utf-8", "surrogatepass")
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[i] for i in range(len(self)))
+
+    def arrays(self, name: str) -> dict[str, np.ndarray]:
+        """Both arrays under names that `load` of the same `name` reads."""
+        return {f"{name}.data": self.data, f"{name}.offsets": self.offsets}
+
+
+def write(folder: Path, kind: str, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write `arrays` as .npy files and `meta` beside them. Whoever is interrupted leaves no index, not half of one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / META).unlink(missing_ok=True)
+    files = {}
+    for name, array in arrays.items():
+        part = folder / f"{name}.npy.part"
+        with part.open("wb") as out:
+            np.save(out, array, allow_pickle=False)
+        files[name] = {"bytes": part.stat().st_size, "sha256": _sha256(part)}
+        os.replace(part, folder / f"{name}.npy")
+    part = folder / f"{META}.part"
+    part.write_text(json.dumps({"kind": kind, **meta, "files": files}, indent=1), encoding="utf-8")
+    os.replace(part, folder / META)
+
+
+def read(folder: Path, kind: str, check: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The meta data and the memory-mapped arrays of a folder that `write` made for the same `kind`.
+
+    Sizes are always checked, contents with `check` (about a second a gigabyte). Raises SeedbenchError for a folder
+    that is missing, unfinished, damaged or something else.
+    """
+    try:
+        meta = json.loads((folder / META).read_text(encoding="utf-8"))
+        known = meta["kind"] == kind and isinstance(meta["files"], dict)
+    except FileNotFoundError:
+        raise SeedbenchError(f"{folder} holds no finished index ({META} is missing): build it again.") from None
+    except (ValueError, TypeError, KeyError, OSError):
+        known = False
+    if not known:
+        raise SeedbenchError(f"{folder / META} does not describe an index of kind {kind}: build it again.")
+    arrays = {}
+    for name, said in meta["files"].items():
+        path = folder / f"{name}.npy"
+        try:
+            sound = path.stat().st_size == said["bytes"] and (not check or _sha256(path) == said["sha256"])
+            array = np.load(path, mmap_mode="r", allow_pickle=False) if sound else None
+        except (OSError, ValueError, TypeError, KeyError):
+            array = None
+        if array is None:
+            raise SeedbenchError(f"{path} is missing or not the file that was written: build the index again.")
+        arrays[name] = array
+    return meta, arrays
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
