@@ -1,8 +1,8 @@
 """Where WebShop's goals and products come from: the embedded `mini` set, or a folder with the original's files.
 
-    data = open_dataset("mini")                   # or a folder that holds items_shuffle*, items_ins_v2*, ...
-    for task in data.tasks("seen"):
-        goal = data.goal(task.id)
+data = open_dataset("mini")                   # or a folder that holds items_shuffle*, items_ins_v2*, ...
+for task in data.tasks("seen"):
+    goal = data.goal(task.id)
 """
 
 from __future__ import annotations

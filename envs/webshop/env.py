@@ -145,9 +145,7 @@ class WebShopEnv(TextEnv):
 
     def _score(self, page: Page) -> RewardParts:
         product = self.catalogue.product(page.asin)
-        return explain_reward(
-            self._playing(), product, self._price(page.asin), page.options, self.tagger, self.reward
-        )
+        return explain_reward(self._playing(), product, self._price(page.asin), page.options, self.tagger, self.reward)
 
     def _price(self, asin: str) -> float:
         return self._prices[asin] if asin in self._prices else self.catalogue.price(asin)

@@ -27,17 +27,16 @@ class Tagger(Protocol):
     def nouns(self, title: str) -> Sequence[str]: ...
 
 
-_FUNCTION_WORDS = frozenset(
-    """
-    a about above across after all an and any are around as at be been before below between both but by can could do
-    does during each either every few for from has have her here hers him his how i if in inside into is it its just
-    less like many may me more most much my near no nor not of off on once one only onto or other our out outside over
-    own per plus same she should so some such than that the their them then there these they this those through to too
-    under until up upon us very via was we were what when where which while who whose will with within without would
-    you your yours zero two three four five six seven eight nine ten twelve hundred
-    """.split()
-)
+_FUNCTION_WORDS = """
+a about above across after all an and any are around as at be been before below between both but by can could do
+does during each either every few for from has have her here hers him his how i if in inside into is it its just
+less like many may me more most much my near no nor not of off on once one only onto or other our out outside over
+own per plus same she should so some such than that the their them then there these they this those through to too
+under until up upon us very via was we were what when where which while who whose will with within without would
+you your yours zero two three four five six seven eight nine ten twelve hundred
+"""
 _WORD = re.compile(r"[^\W_]*[^\W\d_][^\W_]*")  # letters and digits, at least one letter
+_LEFT_OUT = frozenset(_FUNCTION_WORDS.split())
 
 
 class Lexicon:
@@ -50,7 +49,7 @@ class Lexicon:
 
         (spaCy calls most adjectives of a title nouns too; leaving them out agreed with it less often.)
         """
-        return [w for w in _WORD.findall(title.lower()) if len(w) > 1 and w not in _FUNCTION_WORDS]
+        return [w for w in _WORD.findall(title.lower()) if len(w) > 1 and w not in _LEFT_OUT]
 
 
 class Precomputed:

@@ -67,7 +67,7 @@ def _candidates(catalogue: Catalogue, goal: Goal, queries: Iterable[str]) -> Ite
 
 def _finding_query(catalogue: Catalogue, asin: str, queries: Iterable[str]) -> str | None:
     """The first query with the product on its first page of results, else the one with the earliest page."""
-    pages = []
+    pages: list[tuple[int, int, str]] = []
     for query in filter(None, dict.fromkeys(queries)):
         hits = catalogue.search(query.lower())
         if asin in hits:
@@ -97,7 +97,8 @@ def best_options(goal: Goal, product: Product, rule: Rule) -> dict[str, str]:
         for done, chosen in list(ways.items()):
             for more, value in alone:
                 ways.setdefault(done | more, {**chosen, name: value})
-    return max(ways.items(), key=lambda way: len(way[0]))[1]
+    most, chosen = max(ways.items(), key=lambda way: len(way[0]))
+    return own if len(fulfilled(own)) == len(most) else chosen
 
 
 def _clickable_values(product: Product) -> dict[str, list[str]]:
@@ -109,9 +110,7 @@ def _clickable_values(product: Product) -> dict[str, list[str]]:
     return offered
 
 
-def _own_choices(
-    wanted: Iterable[tuple[str, str]], offered: Mapping[str, list[str]]
-) -> Iterable[tuple[str, str]]:
+def _own_choices(wanted: Iterable[tuple[str, str]], offered: Mapping[str, list[str]]) -> Iterable[tuple[str, str]]:
     """The goal's very values where the product offers them; a value without a name belongs to any option."""
     for name, value in wanted:
         holder = name if name else next((n for n, values in offered.items() if value in values), "")

@@ -32,7 +32,7 @@ class Page(NamedTuple):
     number: int = 0  # of the page of results, from 1
     hits: tuple[str, ...] = ()
     asin: str = ""
-    options: Mapping[str, str] = {}  # noqa: RUF012 (immutable by convention: a copy is made to change it)
+    options: Mapping[str, str] = {}
     visited: frozenset[str] = frozenset()
     sub: str = ""  # Description, Features, Reviews or Attributes
 
@@ -150,7 +150,7 @@ def _previous(page: Page) -> Page:
 
 
 def _magic(catalogue: Catalogue, keywords: Sequence[str], rng: random.Random) -> Sequence[str] | None:
-    """The original's undocumented queries; None for a plain one. `<a>` and a bare `<c>`, on which it crashes, find none.
+    """The original's undocumented queries; None for a plain one. Those on which it crashes (`<a>`, `<c>`) find nothing.
 
     `<r>`: 50 random products. `<c> beauty`: all of a category. `<q> hair masks`: all of a product query.
     """
