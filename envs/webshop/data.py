@@ -7,6 +7,7 @@ for task in data.tasks("seen"):
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -16,7 +17,16 @@ from pathlib import Path
 
 from seedbench.core import SeedbenchError, Task
 from seedbench.envs.webshop.catalogue import Catalogue, MemoryCatalogue
-from seedbench.envs.webshop.goals import Goal, Kind, frozen_goals, frozen_prices, goal_ids, permutation, split_goals
+from seedbench.envs.webshop.goals import (
+    PAPER_SIZE,
+    Goal,
+    Kind,
+    frozen_goals,
+    frozen_prices,
+    goal_ids,
+    permutation,
+    split_goals,
+)
 from seedbench.envs.webshop.products import read_json, read_products
 from seedbench.prompts import sha256_json
 
@@ -66,6 +76,10 @@ class Folder(Dataset):
         self._goals = [in_file_order[i] for i in permutation(len(in_file_order))]
         if not self._goals:
             raise SeedbenchError(f'{folder} holds no {kind} goals; choose goals="synthetic" or "human" that it holds.')
+        if kind == "human" and len(self._goals) < MANY:
+            warnings.warn(
+                f"{folder} holds only {len(self._goals)} human goals: a subset's goals are synthetic.", stacklevel=4
+            )
         self._ids = goal_ids(self._goals, kind)
         self._by_id = dict(zip(self._ids, self._goals, strict=True))
         self.catalogue = MemoryCatalogue(products, prices)
@@ -86,6 +100,10 @@ class Folder(Dataset):
             raise SeedbenchError(f"WebShop has no split {split!r}; choose one of {', '.join(SPLITS)}.")
         if not self._splits[split]:
             raise SeedbenchError(f"These files hold no goal of the split {split}; take the full set of products.")
+        if split == "paper" and len(self._splits[split]) < PAPER_SIZE:
+            raise SeedbenchError(
+                f"These files hold fewer than the {PAPER_SIZE} goals of the split paper; take more products."
+            )
         return self._splits[split]
 
     def goal(self, task_id: str) -> Goal:
