@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,9 @@ def test_a_given_goal_and_its_prices(folder: Path) -> None:
     assert info["score"] == 0.75 and not info["won"] and info["reward_parts"]["price"] == 10_000.0
     env.reset(options={"goal": first})
     assert buy(env)[1] == 1.0
+    for bad in ({"goal": {}}, {"goal": first, "prices": [1]}, {"task": 3}):
+        with pytest.raises(SeedbenchError):
+            env.reset(options=bad)
 
 
 def test_buying_again_is_for_those_who_ask(folder: Path) -> None:
@@ -164,6 +168,26 @@ def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
 
 def test_the_catalogue_is_shared(folder: Path) -> None:
     assert made(folder).catalogue is made(folder, observation="html", reward="strict").catalogue
+
+
+def test_threads_share_one_catalogue(tmp_path: Path) -> None:
+    """Episodes in eight threads at once, from before the index is built, are those of one thread."""
+    folder = write_folder(tmp_path / "threads")
+    tasks = [t.id for t in made(folder).tasks("train")[:16]]
+
+    def episode(task: str) -> list[str]:
+        env = made(folder)
+        seen = [env.reset(options={"task": task})[0]]
+        for turn in range(10):
+            observation, _, terminated, truncated, _ = env.step(env.sample(np.random.default_rng(stream(task, turn))))
+            seen.append(observation)
+            if terminated or truncated:
+                break
+        return seen
+
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(episode, tasks))
+    assert together == [episode(task) for task in tasks]
 
 
 def test_clones_share_nothing_that_changes(folder: Path) -> None:

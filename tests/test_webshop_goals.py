@@ -132,8 +132,20 @@ def test_splits_are_disjoint_by_product(published: list[Product]) -> None:
     assert len(splits["train"]) > 4000
 
 
+def test_the_original_s_split_holds_the_same_products_on_both_sides(published: list[Product]) -> None:
+    """Why ours are by product: 481 of the 500 test goals ask for a product that training goals ask for as well."""
+    goals = frozen_goals(published, frozen_prices(published), "synthetic")
+    asins = [goals[i].asin for i in permutation(len(goals))]
+    assert sum(asin in set(asins[500:]) for asin in asins[:500]) == 481
+
+
 def test_goal_records() -> None:
     assert Goal.from_record(json.loads(json.dumps(goal().to_record()))) == goal()
-    for bad in ({}, {**goal().to_record(), "attributes": 3}, {"goal_options": []}):
+    for bad in (
+        {},
+        {**goal().to_record(), "attributes": 3},
+        {**goal().to_record(), "price_upper": "x"},
+        {"goal_options": []},
+    ):
         with pytest.raises(SeedbenchError, match="no goal record"):
             Goal.from_record(bad)

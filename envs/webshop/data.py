@@ -73,14 +73,16 @@ class Folder(Dataset):
         if kind is None:
             kind = "human" if sum(len(p.human) for p in products) >= MANY else "synthetic"
         in_file_order = frozen_goals(products, prices, kind)
-        self._goals = [in_file_order[i] for i in permutation(len(in_file_order))]
+        order = permutation(len(in_file_order))
+        self._goals = [in_file_order[i] for i in order]
         if not self._goals:
             raise SeedbenchError(f'{folder} holds no {kind} goals; choose goals="synthetic" or "human" that it holds.')
         if kind == "human" and len(self._goals) < MANY:
             warnings.warn(
                 f"{folder} holds only {len(self._goals)} human goals: a subset's goals are synthetic.", stacklevel=4
             )
-        self._ids = goal_ids(self._goals, kind)
+        ids = goal_ids(in_file_order, kind)
+        self._ids = [ids[i] for i in order]
         self._by_id = dict(zip(self._ids, self._goals, strict=True))
         self.catalogue = MemoryCatalogue(products, prices)
         tagged = _find(folder, "title_nouns")

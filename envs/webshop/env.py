@@ -109,7 +109,7 @@ class WebShopEnv(TextEnv):
         else:
             name = self._chosen_task(options)
             goal = self.dataset.goal(name)
-        self._goal, self._prices = goal, options.get("prices") or {}
+        self._goal, self._prices = goal, _price_table(options.get("prices"))
         hidden = json.dumps(goal.to_record(), ensure_ascii=False) if self.leak_goal else ""
         self._session = Session(name, goal.instruction_text, hidden=hidden)
         self._page, self._parts, self._plan = Page(), None, None
@@ -220,6 +220,14 @@ class WebShopEnv(TextEnv):
     @staticmethod
     def parse(text: str, mode: Mode = "strict") -> Parsed:
         return parse_tagged(text, mode)
+
+
+def _price_table(given: object) -> Mapping[str, float]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise SeedbenchError('options["prices"] is no table; give a mapping of asin to dollars.')
+    return given
 
 
 @lru_cache(maxsize=4096)

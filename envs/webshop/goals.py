@@ -49,6 +49,7 @@ class Goal:
             known = {k: record[k] for k in cls.__dataclass_fields__ if k in record}
             known["attributes"] = tuple(record["attributes"])
             known["goal_options"] = dict(options) if isinstance(options, Mapping) else tuple(options)
+            known["price_upper"] = float(record["price_upper"])
             return cls(**known)
         except (KeyError, TypeError, ValueError) as error:
             raise SeedbenchError(f"This is no goal record ({type(error).__name__}: {error}).") from error
@@ -168,7 +169,10 @@ def permutation(n: int) -> list[int]:
 
 
 def goal_ids(goals: Sequence[Goal], kind: Kind) -> list[str]:
-    """An id for each goal, of its asin and a digest of what is asked; the price bound is no part of it."""
+    """An id for each goal, of its asin and a digest of what is asked; the price bound is no part of it.
+
+    `goals` are in file order, which decides who of several equal goals is called `-2`.
+    """
     ids: list[str] = []
     times: Counter[str] = Counter()
     for goal in goals:

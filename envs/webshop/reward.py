@@ -9,8 +9,9 @@ wants the goal's own values, under the goal's own option names where it has name
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 from seedbench.core import SeedbenchError
@@ -189,8 +190,17 @@ def normalize_colour(value: str) -> str:
 
 def alike(a: str, b: str) -> bool:
     """Whether the original takes two texts for the same: thefuzz's token set ratio above 85."""
-    from rapidfuzz.fuzz import token_set_ratio
-    from rapidfuzz.utils import default_process
-
-    a, b = default_process(a), default_process(b)
+    token_set_ratio, plain = _fuzzy()
+    a, b = plain(a), plain(b)
     return bool(a and b) and round(token_set_ratio(a, b)) > ALIKE
+
+
+@cache
+def _fuzzy() -> tuple[Callable[[str, str], float], Callable[[str], str]]:
+    """token_set_ratio, and the processing before it: lower case, a blank for what is neither letter nor digit."""
+    try:
+        from rapidfuzz.fuzz import token_set_ratio
+        from rapidfuzz.utils import default_process
+    except ModuleNotFoundError as error:
+        raise SeedbenchError('WebShop scores need rapidfuzz: pip install "seedbench[webshop]".') from error
+    return token_set_ratio, default_process
