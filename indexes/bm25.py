@@ -17,6 +17,7 @@ import math
 from bisect import bisect_left
 from collections import Counter as Multiset
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class Bm25:
             if progress is not None and len(kept) % 1000 == 0:
                 progress(len(kept))
         order = sorted(range(len(kept)), key=lambda i: kept[i][0])
-        for i, j in zip(order, order[1:], strict=False):
+        for i, j in pairwise(order):
             if kept[i][0] == kept[j][0]:
                 raise SeedbenchError(f"Two documents have the id {kept[i][0]!r}: give each its own.")
         numbers = np.empty(len(order), np.int32)
@@ -182,7 +183,7 @@ class Bm25:
 
 
 def _kth(scores: np.ndarray, k: int) -> float:
-    """A lower bound of the k-th largest score, near it: the k-th largest of the maxima of many groups. 0 if k is all."""
+    """A lower bound of the k-th largest score: the k-th largest maximum of many groups. 0 if k asks for nearly all."""
     groups = min(len(scores), max(8 * k, 4096))
     if k > groups:
         return 0.0
@@ -203,11 +204,11 @@ def _top(scores: np.ndarray, k: int) -> np.ndarray:
 
 def _weights(postings: Postings, k1: float, b: float) -> dict[str, np.ndarray]:
     """The arrays of an index: `factors` holds 1 + tf * c[length] for each code, `best` the largest of each term."""
-    one, k1, b = np.float32(1), np.float32(k1), np.float32(b)
+    one, saturation, share = np.float32(1), np.float32(k1), np.float32(b)
     average = np.float32(postings.length / max(postings.documents, 1))
     lengths = np.array([length_value(code) for code in range(256)], np.float32)
     with np.errstate(divide="ignore", invalid="ignore"):  # k1 = 0 means that any frequency counts in full
-        inverse = one / (k1 * ((one - b) + b * lengths / average))
+        inverse = one / (saturation * ((one - share) + share * lengths / average))
         factors = one + (postings.pairs >> 8).astype(np.float32) * inverse[postings.pairs & 0xFF]
     best = np.empty(0, np.float32)
     if postings.terms:

@@ -1,4 +1,4 @@
-"""A folder of numpy arrays and one JSON file: written so that a torn write shows, read memory-mapped, never unpickled."""
+"""A folder of numpy arrays and one JSON file: a torn write shows, reading maps memory, nothing is unpickled."""
 
 from __future__ import annotations
 
