@@ -12,6 +12,7 @@ that these characters' owners may meet: their tables make a skin tone part of th
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from seedbench.core import SeedbenchError
@@ -95,6 +96,10 @@ def _compile() -> tuple[regex.Pattern[str], regex.Pattern[str]]:
 
 
 TOKEN, RUN = _compile()
+# The same for ASCII, several times as fast. A run of joiners is tried from its first character only.
+ASCII_TOKEN = re.compile(
+    r"(?:(?<!_)_++)?+[A-Za-z0-9]\w*+(?:(?:(?<=[A-Za-z])[:.'](?=[A-Za-z])|(?<=[0-9])[,;.'](?=[0-9]))\w++)*+", re.ASCII
+)
 
 
 def _units(text: str) -> int:
@@ -120,7 +125,7 @@ def _cut(text: str) -> list[str]:
 
 def tokens(text: str) -> list[str]:
     """Break `text` into words, numbers, ideographs and emoji, as they stand in it."""
-    found: list[str] = TOKEN.findall(text)
+    found: list[str] = (ASCII_TOKEN if text.isascii() else TOKEN).findall(text)
     if found and len(longest := max(found, key=len)) > MAX_TOKEN // 2 and _units(longest) > MAX_TOKEN:
         return _cut(text)
     return found

@@ -82,7 +82,7 @@ class Bm25:
             Strings(arrays[f"{name}.data"], arrays[f"{name}.offsets"]) for name in ("ids", "titles", "texts", "terms")
         )
         self._starts, self._docs, self._codes = arrays["starts"], arrays["docs"], arrays["codes"]
-        self._factors, self._best = np.asarray(arrays["factors"]), arrays["best"]
+        self._factors, self._best = arrays["factors"], arrays["best"]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -136,7 +136,7 @@ class Bm25:
         total = np.zeros(len(self.ids))
         for number, weight in self._weighted(query):
             part = slice(self._starts[number], self._starts[number + 1])
-            total[self._docs[part]] += self._impacts(weight)[self._codes[part]]
+            np.add.at(total, self._docs[part], self._impacts(weight)[self._codes[part]])
         return total.astype(np.float32)
 
     def _weighted(self, query: str) -> list[tuple[int, np.float32]]:
@@ -151,8 +151,8 @@ class Bm25:
         return found
 
     def _impacts(self, weight: np.float32) -> np.ndarray:
-        """float32: what a term of this weight adds, for each code of a posting."""
-        return weight - weight / self._factors
+        """float64 that holds float32 values: what a term of this weight adds, for each code of a posting."""
+        return (weight - weight / self._factors).astype(np.float64)
 
     def _add_until_decided(self, total: np.ndarray, found: list[tuple[int, np.float32]], k: int) -> np.ndarray | None:
         """Add up the scores in `total`, strongest terms first. Once the terms that are left cannot lift any further
@@ -167,12 +167,14 @@ class Bm25:
             docs = self._docs[self._starts[number] : self._starts[number + 1]]
             codes = self._codes[self._starts[number] : self._starts[number + 1]]
             impacts = self._impacts(weight)
-            if candidates is None and len(docs) * 16 > len(total):  # a long list is worth looking for a way around it
-                needed = _kth(total, k) * (1 - 1e-6) - reach * (1 + 1e-6)  # the margin covers rounding to float32
+            if candidates is not None or len(docs) * 16 > len(total):  # a long list is worth a look for a way around
+                partial = total if candidates is None else total[candidates]
+                needed = _kth(partial, k) * (1 - 1e-6) - reach * (1 + 1e-6)  # the margin covers rounding to float32
                 if needed > 0:
-                    candidates = np.flatnonzero(total >= needed)
-            if candidates is None:
-                total[docs] += impacts[codes]
+                    kept = np.flatnonzero(partial >= needed)
+                    candidates = kept.astype(docs.dtype) if candidates is None else candidates[kept]
+            if candidates is None or len(candidates) * 16 > len(docs):
+                np.add.at(total, docs, impacts[codes])
             else:
                 at = np.searchsorted(docs, candidates)
                 at[at == len(docs)] = 0
