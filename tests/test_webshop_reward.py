@@ -139,6 +139,8 @@ def test_alike_is_a_rounded_token_set_ratio() -> None:
     assert alike("Machine-Wash!", "machine wash") and alike("wash", "machine wash")
     assert not alike("!!", "!!") and not alike("", "")
     assert not alike("hand wash", "machine wash")
+    assert not alike("abcdefghijklm", "abcdefghijkxy"), "22/26 rounds to 85, which is not above it"
+    assert alike("abcdefg", "abcdefx"), "12/14 rounds to 86"
 
 
 def test_unknown_names_are_refused() -> None:
@@ -157,6 +159,17 @@ def test_taggers() -> None:
     assert known.name != Precomputed({}).name and known.name.endswith("+lexicon-1")
     assert open_tagger("auto", {"x": ["y"]}).nouns("x") == ["y"]
     assert open_tagger("lexicon", {"x": ["y"]}).nouns("for a xx") == ["xx"]
+
+
+def test_spacy_says_what_the_precomputed_nouns_say(shared_data: Path) -> None:
+    try:
+        tagger = open_tagger("spacy")
+    except SeedbenchError as error:
+        pytest.skip(str(error))
+    folder = shared_data / "webshop"
+    found = read_products(folder / "items_shuffle_1000.json.xz", folder / "items_ins_v2_1000.json", limit=200)
+    expected = read_json(folder / "title_nouns.json.xz")
+    assert [tagger.nouns(p.title) for p in found] == expected[:200]
 
 
 def test_the_lexicon_agrees_with_spacy_on_most_pairs(shared_data: Path) -> None:
