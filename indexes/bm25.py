@@ -30,6 +30,7 @@ from seedbench.indexes.postings import Counter, Postings, length_value
 from seedbench.indexes.store import Strings
 
 KIND = "bm25-1"
+K1, B = 0.9, 0.4  # Anserini's defaults
 Document = Passage | tuple[str, str]
 
 
@@ -44,8 +45,8 @@ class Bm25:
     def __init__(
         self,
         documents: Iterable[Document] = (),
-        k1: float = 0.9,
-        b: float = 0.4,
+        k1: float = K1,
+        b: float = B,
         progress: Callable[[int], object] | None = None,
     ):
         if not 0 <= k1 < math.inf or not 0 <= b <= 1:
@@ -54,7 +55,7 @@ class Bm25:
         for document in documents:
             passage = document if isinstance(document, Passage) else Passage(document[0], "", document[1], 0.0)
             contents = f"{passage.title}\n{passage.text}" if passage.title else passage.text
-            digest = hashlib.sha256(json.dumps(passage[:3]).encode()).digest()
+            digest = document_digest(*passage[:3])
             counter.add(contents)
             kept.append((passage.id, digest, *(passage[1:3] if document is passage else ("", ""))))
             if progress is not None and len(kept) % 1000 == 0:
@@ -69,12 +70,26 @@ class Bm25:
         corpus = hashlib.sha256(b"".join(kept[i][1] for i in order)).hexdigest()
         if progress is not None:
             progress(len(kept))
-        meta = {"analysis": ANALYSIS, "k1": k1, "b": b, "documents": len(kept), "with_terms": postings.documents,
+        ids, titles, texts = (Strings.of(kept[i][column] for i in order) for column in (0, 2, 3))
+        self._set_counted(postings, corpus, ids, titles, texts, k1, b)
+
+    @classmethod
+    def of_postings(cls, postings: Postings, corpus: str, ids: Strings) -> Bm25:
+        """The index of documents counted elsewhere: `ids` ascending, `corpus` their digest (`document_digest`)."""
+        index = cls.__new__(cls)
+        empty = Strings(np.empty(0, np.uint8), np.zeros(len(ids) + 1, np.int64))
+        index._set_counted(postings, corpus, ids, empty, empty, K1, B)
+        return index
+
+    def _set_counted(
+        self, postings: Postings, corpus: str, ids: Strings, titles: Strings, texts: Strings, k1: float, b: float
+    ) -> None:
+        meta = {"analysis": ANALYSIS, "k1": k1, "b": b, "documents": len(ids), "with_terms": postings.documents,
                 "corpus": corpus}  # fmt: skip
-        arrays = _weights(postings, k1, b)
-        for name, column in (("ids", 0), ("titles", 2), ("texts", 3)):
-            arrays |= Strings.of(kept[i][column] for i in order).arrays(name)
-        self._set(meta, arrays | Strings.of(postings.terms).arrays("terms"))
+        arrays = _weights(postings, k1, b) | Strings.of(postings.terms).arrays("terms")
+        for name, strings in (("ids", ids), ("titles", titles), ("texts", texts)):
+            arrays |= strings.arrays(name)
+        self._set(meta, arrays)
 
     def _set(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self._meta, self._arrays = meta, arrays
@@ -204,6 +219,11 @@ def _top(scores: np.ndarray, k: int) -> np.ndarray:
     return hits[np.lexsort((hits, -scores[hits]))]
 
 
+def document_digest(document: str, title: str, text: str) -> bytes:
+    """What a corpus digest is made of: the sha256 of all documents' digests, by ascending id."""
+    return hashlib.sha256(json.dumps((document, title, text)).encode()).digest()
+
+
 def _weights(postings: Postings, k1: float, b: float) -> dict[str, np.ndarray]:
     """The arrays of an index: `factors` holds 1 + tf * c[length] for each code, `best` the largest of each term."""
     one, saturation, share = np.float32(1), np.float32(k1), np.float32(b)
@@ -214,6 +234,8 @@ def _weights(postings: Postings, k1: float, b: float) -> dict[str, np.ndarray]:
         factors = one + (postings.pairs >> 8).astype(np.float32) * inverse[postings.pairs & 0xFF]
     best = np.empty(0, np.float32)
     if postings.terms:
-        best = np.maximum.reduceat(factors[postings.codes], postings.starts[:-1])
+        best = np.concatenate(
+            [np.maximum.reduceat(factors[postings.codes[part]], starts) for _, starts, part in postings.runs()]
+        )
     return {"starts": postings.starts, "docs": postings.docs, "codes": postings.codes, "factors": factors,
             "best": best}  # fmt: skip

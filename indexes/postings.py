@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +44,20 @@ class Postings:
     pairs: np.ndarray  # int64
     documents: int  # with at least one term: Lucene's docCount
     length: int  # terms in all documents together
+    total: int  # documents, also those without a term
+
+    def runs(self) -> Iterator[tuple[int, np.ndarray, slice]]:
+        """(first term, starts within the run, slice of the postings) of successive terms, some millions a run."""
+        return runs(self.starts)
+
+
+def runs(starts: np.ndarray) -> Iterator[tuple[int, np.ndarray, slice]]:
+    """What Postings.runs says, of the starts alone."""
+    first = 0
+    while first < len(starts) - 1:
+        last = max(int(np.searchsorted(starts, starts[first] + 4 * BLOCK, "right")) - 1, first + 1)
+        yield first, starts[first:last] - starts[first], slice(int(starts[first]), int(starts[last]))
+        first = last
 
 
 class _TermIds(dict[str, int]):
@@ -112,17 +127,13 @@ class Counter:
             codes[at] = np.searchsorted(pairs, block_pairs)
             free[new[first]] += count
         if np.any(numbers[1:] < numbers[:-1]):
-            _sort(starts, docs, codes)
-        return Postings(terms, starts, docs, codes, pairs, self._documents, self._length)
+            sort_documents(starts, docs, codes)
+        return Postings(terms, starts, docs, codes, pairs, self._documents, self._length, self._counted)
 
 
-def _sort(starts: np.ndarray, docs: np.ndarray, codes: np.ndarray) -> None:
+def sort_documents(starts: np.ndarray, docs: np.ndarray, codes: np.ndarray) -> None:
     """Put the documents of every term in ascending order, in place, some millions of postings at a time."""
-    first = 0
-    while first < len(starts) - 1:
-        last = max(int(np.searchsorted(starts, starts[first] + 4 * BLOCK, "right")) - 1, first + 1)
-        part = slice(starts[first], starts[last])
-        owner = np.repeat(np.arange(last - first), np.diff(starts[first : last + 1]))
+    for _, inner, part in runs(starts):
+        owner = np.repeat(np.arange(len(inner)), np.diff(inner, append=part.stop - part.start))
         order = np.argsort(owner << 32 | docs[part])
         docs[part], codes[part] = docs[part][order], codes[part][order]
-        first = last

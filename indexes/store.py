@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,25 @@ class Strings(Sequence[str]):
         return {f"{name}.data": self.data, f"{name}.offsets": self.offsets}
 
 
-def write(folder: Path, kind: str, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+class Pieces(NamedTuple):
+    """A long one-dimensional array that is only made, piece by piece, while it is written."""
+
+    dtype: np.dtype
+    length: int
+    pieces: Iterable[np.ndarray]
+
+    def save(self, out: IO[bytes]) -> None:
+        """Write it as np.save would."""
+        header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.length,)}
+        np.lib.format.write_array_header_1_0(out, header)
+        written = 0
+        for piece in self.pieces:
+            out.write(np.ascontiguousarray(piece, self.dtype).data)
+            written += len(piece)
+        assert written == self.length, "the pieces are not as long together as was said"
+
+
+def write(folder: Path, kind: str, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray | Pieces]) -> None:
     """Write `arrays` as .npy files and `meta` beside them. Whoever is interrupted leaves no index, not half of one."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / META).unlink(missing_ok=True)
@@ -54,7 +72,10 @@ def write(folder: Path, kind: str, meta: Mapping[str, Any], arrays: Mapping[str,
     for name, array in arrays.items():
         part = folder / f"{name}.npy.part"
         with part.open("wb") as out:
-            np.save(out, array, allow_pickle=False)
+            if isinstance(array, Pieces):
+                array.save(out)
+            else:
+                np.save(out, array, allow_pickle=False)
         files[name] = {"bytes": part.stat().st_size, "sha256": _sha256(part)}
         os.replace(part, folder / f"{name}.npy")
     part = folder / f"{META}.part"

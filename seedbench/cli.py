@@ -180,10 +180,11 @@ class DataList:
 class DataImport:
     """Verify published files against the committed manifest and copy what an environment needs into one folder."""
 
-    env: Positional[Literal["alfworld"]]
+    env: Positional[Literal["alfworld", "webshop"]]
     """Which environment the files belong to."""
     source: Positional[Path]
-    """ALFWorld: the folder that holds json_2.1.1, or the published zip archive."""
+    """ALFWorld: the folder that holds json_2.1.1, or the published zip archive. WebShop: the folder with the original's
+    items_shuffle, items_ins_v2 and items_human_ins files, .json or .json.xz."""
     dest: Positional[Path]
     """Folder to fill; pass it to --data afterwards. An interrupted import goes on where it stopped."""
 
@@ -195,7 +196,7 @@ class DataImport:
 class DataCheck:
     """Check every file of a data set against the committed manifest; exit 1 if any is missing or differs."""
 
-    env: Positional[Literal["alfworld"]]
+    env: Positional[Literal["alfworld", "webshop"]]
     """Which environment the files belong to."""
     data: Positional[str] = "mini"
     """mini, or the folder of published files."""

@@ -133,7 +133,7 @@ def test_the_step_limit(folder: Path) -> None:
 def test_a_given_goal_and_its_prices(folder: Path) -> None:
     env = made(folder)
     first = env.dataset.goal(env.tasks("train")[0].id).to_record()
-    _, info = env.reset(options={"goal": first, "prices": {first["asin"]: 10_000.0}})
+    _, info = env.reset(options={"goal": first, "prices": dict.fromkeys(env.catalogue.ids(), 10_000.0)})
     assert info["goal"] == first["instruction_text"] and info["task"].startswith("given-")
     *_, info = buy(env)
     assert info["score"] == 0.75 and not info["won"] and info["reward_parts"]["price"] == 10_000.0

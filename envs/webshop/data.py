@@ -7,12 +7,14 @@ for task in data.tasks("seen"):
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 
 from seedbench.core import SeedbenchError, Task
@@ -24,16 +26,17 @@ from seedbench.envs.webshop.goals import (
     frozen_goals,
     frozen_prices,
     goal_ids,
-    permutation,
+    goals_fingerprint,
     split_goals,
 )
+from seedbench.envs.webshop.nouns import ListedNouns
 from seedbench.envs.webshop.products import read_json, read_products
-from seedbench.prompts import sha256_json
 
 ENV_ID = "seedbench/WebShop-v0"
 SPLITS = ("train", "dev", "seen", "unseen", "paper")
 MINI = "seedbench.envs.webshop.mini"  # its open_mini() gives the embedded set
 MANY = 1000  # from so many human goals on they are the default; the 1000-product files hold 13
+STORE = "store"  # folder of an import, finished or not
 IN_MEMORY = 200_000_000  # bytes of a product file: what is larger is imported into a store first
 
 
@@ -44,7 +47,7 @@ class Dataset(ABC):
     nouns: Mapping[str, Sequence[str]] | None  # of titles, where they were tagged before
 
     @abstractmethod
-    def tasks(self, split: str) -> tuple[Task, ...]:
+    def tasks(self, split: str) -> Sequence[Task]:
         """The whole split in order. Raises SeedbenchError for an unknown or empty split."""
 
     @abstractmethod
@@ -60,35 +63,47 @@ class Dataset(ABC):
         return False
 
 
+def check_split(split: str, held: int) -> None:
+    """Raises SeedbenchError for a split that there is not, or of which too little is held."""
+    if split not in SPLITS:
+        raise SeedbenchError(f"WebShop has no split {split!r}; choose one of {', '.join(SPLITS)}.")
+    if not held:
+        raise SeedbenchError(f"These files hold no goal of the split {split}; take the full set of products.")
+    if split == "paper" and held < PAPER_SIZE:
+        raise SeedbenchError(
+            f"These files hold fewer than the {PAPER_SIZE} goals of the split paper; take more products."
+        )
+
+
 class Folder(Dataset):
     """The original's files of one folder, held in memory; prices and bounds frozen by name, not drawn."""
 
     def __init__(self, folder: Path, kind: Kind | None = None):
-        items = _need(folder, "items_shuffle")
+        items = need_file(folder, "items_shuffle")
         if items.stat().st_size > IN_MEMORY:
             raise SeedbenchError(f"{items} is too large to hold in memory: run `seedbench data import webshop` on it.")
-        human = _find(folder, "items_human_ins")
-        products = read_products(items, _need(folder, "items_ins_v2"), human)
+        human = find_file(folder, "items_human_ins")
+        products = read_products(items, need_file(folder, "items_ins_v2"), human)
         prices = frozen_prices(products)
         if kind is None:
             kind = "human" if sum(len(p.human) for p in products) >= MANY else "synthetic"
-        in_file_order = frozen_goals(products, prices, kind)
-        order = permutation(len(in_file_order))
-        self._goals = [in_file_order[i] for i in order]
+        self._goals = frozen_goals(products, prices, kind)
         if not self._goals:
             raise SeedbenchError(f'{folder} holds no {kind} goals; choose goals="synthetic" or "human" that it holds.')
         if kind == "human" and len(self._goals) < MANY:
             warnings.warn(
                 f"{folder} holds only {len(self._goals)} human goals: a subset's goals are synthetic.", stacklevel=4
             )
-        ids = goal_ids(in_file_order, kind)
-        self._ids = [ids[i] for i in order]
+        self._ids = goal_ids(self._goals, kind)
         self._by_id = dict(zip(self._ids, self._goals, strict=True))
         self.catalogue = MemoryCatalogue(products, prices)
-        tagged = _find(folder, "title_nouns")
+        tagged = find_file(folder, "title_nouns")
         self.nouns = None
         if tagged is not None:
-            self.nouns = dict(zip((p.title for p in products), read_json(tagged), strict=True))
+            try:
+                self.nouns = ListedNouns((p.title for p in products), read_json(tagged))
+            except ValueError:
+                raise SeedbenchError(f"{tagged} is not of these products (more or fewer); remove it.") from None
 
     @cached_property
     def _splits(self) -> dict[str, tuple[Task, ...]]:
@@ -98,14 +113,7 @@ class Folder(Dataset):
         }
 
     def tasks(self, split: str) -> tuple[Task, ...]:
-        if split not in SPLITS:
-            raise SeedbenchError(f"WebShop has no split {split!r}; choose one of {', '.join(SPLITS)}.")
-        if not self._splits[split]:
-            raise SeedbenchError(f"These files hold no goal of the split {split}; take the full set of products.")
-        if split == "paper" and len(self._splits[split]) < PAPER_SIZE:
-            raise SeedbenchError(
-                f"These files hold fewer than the {PAPER_SIZE} goals of the split paper; take more products."
-            )
+        check_split(split, len(self._splits.get(split, ())))
         return self._splits[split]
 
     def goal(self, task_id: str) -> Goal:
@@ -119,17 +127,27 @@ class Folder(Dataset):
 
     @cached_property
     def _digest(self) -> str:
-        return sha256_json([self.catalogue.digest(), [[i, g.to_record()] for i, g in self._by_id.items()]])
+        by_product = groupby(zip(self._ids, self._goals, strict=True), key=lambda named: named[1].asin)
+        return dataset_digest(self.catalogue, (goals_fingerprint(*zip(*named, strict=True)) for _, named in by_product))
 
 
-def _find(folder: Path, stem: str) -> Path | None:
+def dataset_digest(catalogue: Catalogue, fingerprints: Iterable[bytes]) -> str:
+    """Digest of a catalogue and of the goals of its products, in file order."""
+    whole = hashlib.sha256(f"webshop-goals-2 {catalogue.digest()}".encode())
+    for one in fingerprints:
+        whole.update(one)
+    return whole.hexdigest()
+
+
+def find_file(folder: Path, stem: str) -> Path | None:
     """The file of `folder` that is called so, whichever its size and packing."""
     names = (f"{stem}{size}{end}" for size in ("", "_1000") for end in (".json", ".json.xz"))
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def _need(folder: Path, stem: str) -> Path:
-    path = _find(folder, stem)
+def need_file(folder: Path, stem: str) -> Path:
+    """The same; raises SeedbenchError where there is none."""
+    path = find_file(folder, stem)
     if path is None:
         raise SeedbenchError(f"{folder} holds no {stem}.json or {stem}_1000.json (or .xz); give the original's folder.")
     return path
@@ -156,4 +174,8 @@ def _open(data: str, goals: str) -> Dataset:
     if not folder.is_dir():
         raise SeedbenchError(f'{data} is no folder; give "mini" or the folder of the original\'s items_shuffle files.')
     kinds: dict[str, Kind] = {"synthetic": "synthetic", "human": "human"}
+    if (folder / STORE).is_dir():
+        from seedbench.envs.webshop.store import Imported  # which builds on the nouns above
+
+        return Imported(folder, kinds.get(goals))
     return Folder(folder, kinds.get(goals))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -96,7 +96,7 @@ class WebShopEnv(TextEnv):
         self._plan: oracle.Plan | None = None
         self._steps, self._over, self._magic_seed = 0, True, 0
 
-    def tasks(self, split: str) -> tuple[Task, ...]:
+    def tasks(self, split: str) -> Sequence[Task]:
         return self.dataset.tasks(split)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, WebShopInfo]:  # type: ignore[override]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -87,12 +87,28 @@ def compat_goals(
 
 def frozen_prices(products: Iterable[Product]) -> dict[str, float]:
     """Prices by asin, each drawn from its product's own stream: the same for ever, whatever else is loaded."""
-    return {p.asin: draw_price(p, _own_stream("price", p.asin)) for p in products}
+    return {p.asin: frozen_price(p) for p in products}
 
 
 def frozen_goals(products: Iterable[Product], prices: Mapping[str, float], kind: Kind) -> list[Goal]:
     """Goals in file order, each bound drawn from the goal's own stream."""
     return _goals(products, prices, kind, _own_stream)
+
+
+def frozen_goals_of(product: Product, price: float, kind: Kind) -> Iterator[Goal]:
+    """The goals of one product in order, weights left at 1."""
+    return _goals_of(product, price, kind, _own_stream)
+
+
+def frozen_goal(product: Product, price: float, kind: Kind, number: int, weight: float) -> Goal:
+    """Goal `number` (from 0) of a product, without making the others."""
+    (goal,) = _goals_of(product, price, kind, _own_stream, number, number + 1)
+    return replace(goal, weight=weight)
+
+
+def frozen_price(product: Product) -> float:
+    """The product's price in dollars, drawn from its own stream."""
+    return draw_price(product, _own_stream("price", product.asin))
 
 
 def _own_stream(*name: str) -> random.Random:
@@ -105,22 +121,28 @@ def _goals(
     kind: Kind,
     rng_for: Callable[..., random.Random],
 ) -> list[Goal]:
+    goals = [goal for product in products for goal in _goals_of(product, prices[product.asin], kind, rng_for)]
+    return goals if kind == "human" else _weighted(goals)
+
+
+def _goals_of(
+    product: Product,
+    price: float,
+    kind: Kind,
+    rng_for: Callable[..., random.Random],
+    first: int = 0,
+    last: int | None = None,
+) -> Iterator[Goal]:
+    """Goals number `first` to `last` of one product, weights left at 1."""
     if kind == "human":
-        return [
-            _human_goal(product, said, draw_bound(prices[product.asin], rng_for("bound", product.asin, said.text)))
-            for product in products
-            for said in product.human
-            if said.attributes
-        ]
-    goals = []
-    for product in products:
-        if product.instruction is None:
-            continue
-        bound = draw_bound(prices[product.asin], rng_for("bound", product.asin))
+        for said in itertools.islice((said for said in product.human if said.attributes), first, last):
+            yield _human_goal(product, said, draw_bound(price, rng_for("bound", product.asin, said.text)))
+    elif product.instruction is not None:
+        bound = draw_bound(price, rng_for("bound", product.asin))
         names = sorted(product.options)
-        for values in itertools.product(*(product.options[name] for name in names)):
-            goals.append(_synthetic_goal(product, dict(zip(names, values, strict=True)), bound))
-    return _weighted(goals)
+        combinations = itertools.product(*(product.options[name] for name in names))
+        for values in itertools.islice(combinations, first, last):
+            yield _synthetic_goal(product, dict(zip(names, values, strict=True)), bound)
 
 
 def _human_goal(product: Product, said: Instruction, bound: tuple[float, str]) -> Goal:
@@ -155,10 +177,12 @@ def _synthetic_goal(product: Product, options: dict[str, str], bound: tuple[floa
 def _weighted(goals: list[Goal]) -> list[Goal]:
     """Goals with rare attributes weigh more: the mean over attributes of 1 / (goals that hold the attribute)."""
     count = Counter(a for goal in goals for a in goal.attributes)
-    return [
-        replace(g, weight=sum(1 / count[a] for a in g.attributes) / len(g.attributes) if g.attributes else 0.0)
-        for g in goals
-    ]
+    return [replace(g, weight=weight_of(g.attributes, count)) for g in goals]
+
+
+def weight_of(attributes: Sequence[str], count: Mapping[str, int]) -> float:
+    """The weight of a synthetic goal, where `count` says how many goals hold each attribute."""
+    return sum(1 / count[a] for a in attributes) / len(attributes) if attributes else 0.0
 
 
 def permutation(n: int) -> list[int]:
@@ -184,11 +208,18 @@ def goal_ids(goals: Sequence[Goal], kind: Kind) -> list[str]:
     return ids
 
 
+def goals_fingerprint(ids: Iterable[str], goals: Iterable[Goal]) -> bytes:
+    """Digest of one product's goals: what is asked, at which bound, under which id."""
+    fields = ("instruction_text", "attributes", "price_upper", "goal_options")
+    return bytes.fromhex(sha256_json([[i, *(getattr(g, f) for f in fields)] for i, g in zip(ids, goals, strict=True)]))
+
+
 def split_goals(goals: Sequence[Goal], ids: Sequence[str]) -> dict[str, list[int]]:
     """Positions in `goals` by split: train, dev, seen and unseen, disjoint by product, and `paper` across them.
 
-    unseen is the category garden. Of the other products one fifth, by digest of the id, is held out: up to 500 of its
-    goals are seen; a twentieth is dev, up to 500 goals; the rest is train. paper is 0-499 of the original's order.
+    `goals` are in file order. unseen is the category garden. Of the other products one fifth, by digest of the id, is
+    held out: up to 500 of its goals are seen; a twentieth is dev, up to 500 goals; the rest is train. paper is 0-499 of
+    the original's order.
     """
     found: dict[str, list[int]] = {"train": [], "dev": [], "seen": [], "unseen": []}
     for position, goal in enumerate(goals):

@@ -58,6 +58,25 @@ class Product:
         return f"{self.title} {self.description} {bullet} {options}".lower()
 
 
+_STORED = tuple(name for name in Product.__dataclass_fields__ if name != "human")
+
+
+def to_line(product: Product, price: float) -> str:
+    """A product and its price as one line of JSON, all but what people said of it."""
+    values = [getattr(product, name) for name in _STORED]
+    return json.dumps([*values, price], ensure_ascii=False, separators=(",", ":"))
+
+
+def from_line(line: str, human: Iterable[Iterable[Any]] = ()) -> tuple[Product, float]:
+    """What `to_line` wrote. Raises ValueError or TypeError for anything else."""
+    *values, price = json.loads(line)
+    known = dict(zip(_STORED, values, strict=True))
+    known |= {name: tuple(known[name]) for name in ("bullets", "prices", "attributes", "instruction_attributes")}
+    known["options"] = {name: tuple(found) for name, found in known["options"].items()}
+    said = tuple(Instruction(text, tuple(wishes), tuple(options)) for text, wishes, options in human)
+    return Product(**known, human=said), price
+
+
 def read_products(items: Path, attributes: Path, human: Path | None = None, limit: int | None = None) -> list[Product]:
     """The products of the original's files, `.json` or `.json.xz`, the first `limit` records of them.
 
@@ -81,12 +100,15 @@ def read_json(path: Path) -> Any:
 
 
 def preprocess(
-    records: Iterable[Mapping[str, Any]], attributes: Mapping[str, Any], human: Mapping[str, Any]
+    records: Iterable[Mapping[str, Any]],
+    attributes: Mapping[str, Any],
+    human: Mapping[str, Any],
+    seen: set[str] | None = None,
 ) -> Iterator[Product]:
-    """Products in file order; ids that are "nan", longer than ten characters or seen before are left out."""
-    seen: set[str] = set()
+    """Products in file order; ids that are "nan", longer than ten characters or `seen` before are left out."""
+    seen = set() if seen is None else seen
     for record in records:
-        asin = record.get("asin")
+        asin = record.get("asin") if isinstance(record, Mapping) else None
         if not isinstance(asin, str):
             raise SeedbenchError(f"A product record has no asin ({str(record)[:80]}); repair or remove the record.")
         if asin == "nan" or len(asin) > 10 or asin in seen:
