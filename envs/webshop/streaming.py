@@ -35,7 +35,8 @@ class JsonStream:
         self._base = self._start = start  # byte offset of the window
         try:
             self._raw: BinaryIO = path.open("rb")
-            self._file = cast(BinaryIO, lzma.LZMAFile(self._raw)) if path.suffix == ".xz" else self._raw
+            packed = path.suffix == ".xz"
+            self._file = cast(BinaryIO, lzma.LZMAFile(self._raw)) if packed else self._raw  # noqa: SIM115 (see _until)
             self._file.seek(start)
         except (OSError, lzma.LZMAError, EOFError) as error:
             raise self._broken(error) from error
