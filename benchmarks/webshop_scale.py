@@ -57,7 +57,7 @@ def records(products: int, seed: int = 0) -> Iterator[dict[str, Any]]:
                 "asin": f"B{(i * 2654435761) % 2**31:09X}",
                 "name": f"{text(14).title()} model {i}",
                 "full_description": text(38),
-                "small_description": [text(32 if k else 14) for k in range(6)],
+                "small_description": [text(46 if k else 14) for k in range(6)],
                 "pricing": ("", f"${rng.integers(5, 300)}.99", "$8.98 - $11.99")[int(rng.choice(3, p=(0.1, 0.8, 0.1)))],
                 "images": [f"https://images.example/{i:012}{'x' * 60}.jpg" for _ in range(4)],
                 "product_category": " › ".join(text(2).title() for _ in range(4)),

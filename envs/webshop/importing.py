@@ -57,7 +57,7 @@ def import_published(source: Path, dest: Path, progress: Progress) -> list[dict[
             _build(sources, dest, progress)
     except Timeout as error:
         raise SeedbenchError(f"Another import into {dest} is running; wait for it to end.") from error
-    except (OSError, sqlite3.OperationalError) as error:
+    except (OSError, sqlite3.DatabaseError) as error:
         raise _unwritable(dest, error) from error
     return rows_of(str(dest), lambda done, total: None)
 
@@ -70,6 +70,7 @@ def _build(sources: Sources, dest: Path, progress: Progress) -> None:
     if (made / store.META).exists():
         if store.read(made, KIND, check=False)[0]["key"] != key:
             raise SeedbenchError(f"{dest} holds a catalogue of other files; name another folder, or remove that.")
+        shutil.rmtree(work, ignore_errors=True)  # there if a kill came after the last write
         return
     if work.exists() and _read(work / KEY) != key:  # scratch of other files: nothing in it was ever finished
         shutil.rmtree(work)
@@ -103,7 +104,7 @@ def _key(sources: Sources, report: Callable[[int], None]) -> str:
     return sha256_json([KIND, PART_KIND, ANALYSIS, tagger, digests])
 
 
-def _unwritable(path: Path, error: OSError | sqlite3.OperationalError) -> SeedbenchError:
+def _unwritable(path: Path, error: OSError | sqlite3.DatabaseError) -> SeedbenchError:
     full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "is full" in str(error)
     why = "the disk is full; free three times the size of the product file" if full else f"{error}; mend that"
     return SeedbenchError(f"{path} cannot be written, {why} and run the same command again: it goes on from there.")

@@ -69,26 +69,15 @@ class SideFile(Mapping[str, Any]):
 
     def __init__(self, path: Path | None, folder: Path):
         where = folder / f"{path.name if path else 'none'}.sqlite"
-        if not where.exists():
-            part = where.with_suffix(".part")
-            part.unlink(missing_ok=True)
-            self._fill(path, part)
-            part.replace(where)
-        self._table = sqlite3.connect(where)
-
-    @staticmethod
-    def _fill(path: Path | None, part: Path) -> None:
-        table = sqlite3.connect(part)
+        where.unlink(missing_ok=True)  # of an interrupted import: whether it is whole is not worth asking
+        self._table = table = sqlite3.connect(where)
         table.execute("PRAGMA journal_mode=OFF")
         table.execute("PRAGMA synchronous=OFF")
         table.execute("CREATE TABLE side (asin BLOB PRIMARY KEY, record TEXT) WITHOUT ROWID")
         pairs = JsonStream(path).pairs() if path else iter(())
         rows = ((_key(asin), json.dumps(record)) for asin, record in pairs)
-        table.executemany(
-            "INSERT OR REPLACE INTO side VALUES (?, ?)", rows
-        )  # of a key that comes twice the last counts
+        table.executemany("INSERT OR REPLACE INTO side VALUES (?, ?)", rows)  # the last of a key counts, as for JSON
         table.commit()
-        table.close()
 
     def __getitem__(self, asin: str) -> Any:
         row = self._table.execute("SELECT record FROM side WHERE asin = ?", (_key(asin),)).fetchone()
@@ -146,6 +135,8 @@ def read_parts(sources: Sources, folder: Path, report: Callable[[int], None]) ->
     last = False
     while not last:
         batch = list(itertools.islice(products, PART))
+        if not batch and not parts:
+            raise SeedbenchError(f"{sources.items} holds no product; give the original's items_shuffle file.")
         last = len(batch) < PART
         tagged = _tag(batch, sources, nouns, last)
         here = _folder(folder, len(parts))
@@ -155,8 +146,6 @@ def read_parts(sources: Sources, folder: Path, report: Callable[[int], None]) ->
         report(stream.consumed() if not last else sources.items.stat().st_size)
     known.close()
     human.close()
-    if not any(part.meta["products"] for part in parts):
-        raise SeedbenchError(f"{sources.items} holds no product; give the original's items_shuffle file.")
     return parts
 
 

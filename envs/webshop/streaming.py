@@ -3,8 +3,8 @@
     for record in JsonStream(path).items(): ...           # [record, record, ...]
     for key, record in JsonStream(path).pairs(): ...      # {key: record, ...}
 
-Accepts exactly what `json.loads` accepts. A library was tried first: ijson (yajl) refuses NaN, which the original's
-loader takes, turns half a surrogate pair into "?", and cannot say where in the file it is, which resuming needs.
+Accepts what `json.loads` accepts, in UTF-8. A library was tried first: ijson 3.6 (yajl) refuses NaN, which the
+original's loader takes, turns half a surrogate pair into "?", and cannot say at which byte it is, to resume there.
 """
 
 from __future__ import annotations
