@@ -112,7 +112,7 @@ def _goal_table(parts: Sequence[Part], kind: Kind, asins: Sequence[str]) -> dict
         wishes = (json.loads(wish) for part in parts for wish in part.strings("wishes"))
         weights = np.array([weight_of(wish, wished) for wish, n in zip(wishes, counts, strict=True) if n], np.float64)
     categories = [category for part in parts for category in part.strings("categories")]
-    table = {"owners": owners, "first": first, "names": names, "weights": weights}
+    table: dict[str, np.ndarray] = {"owners": owners, "first": first, "names": names, "weights": weights}
     code = np.array([HELD.index(split_of(asins[row], categories[row])) for row in owners.tolist()], np.int8)
     of_goal = np.repeat(code, np.diff(first))
     for number, split in enumerate(HELD):

@@ -204,7 +204,9 @@ def build_part(batch: list[Product], tagged: list[Any] | None) -> tuple[dict[str
 
 def _goals_in_short(batch: list[Product], prices: list[float], kind: Kind) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """int32 [products] goals of each; uint32 [goals] the digest in a goal's id; uint8 [32 * products with goals]."""
-    counts, names, prints = [], [], []
+    counts: list[int] = []
+    names: list[int] = []
+    prints: list[bytes] = []
     for product, price in zip(batch, prices, strict=True):
         goals = list(frozen_goals_of(product, price, kind))
         ids = goal_ids(goals, kind)

@@ -193,7 +193,7 @@ class Imported(Dataset):
 
     def _list(self, split: str) -> Sequence[Task]:
         tasks = Tasks(self, split, self._table[split])
-        return tasks if len(tasks) > WHOLE else tasks[:]  # type: ignore[no-any-return]
+        return tasks if len(tasks) > WHOLE else tasks[:]
 
     def goal(self, task_id: str) -> Goal:
         unknown = SeedbenchError(f"No WebShop task has the id {task_id[:80]!r}; list them with tasks(split).")
