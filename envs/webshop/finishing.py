@@ -17,7 +17,7 @@ import numpy as np
 
 from seedbench.core import stream
 from seedbench.envs.webshop.catalogue import catalogue_digest
-from seedbench.envs.webshop.goals import PAPER_SIZE, SPLIT_SIZE, Kind, permutation, split_of, weight_of
+from seedbench.envs.webshop.goals import SPLIT_SIZE, Kind, paper_goals, split_of, weight_of
 from seedbench.envs.webshop.nouns import nouns_digest
 from seedbench.envs.webshop.parts import KINDS, Part
 from seedbench.indexes import store
@@ -44,11 +44,13 @@ def finish(parts: Sequence[Part], key: str, folder: Path, scratch: Path, report:
     index.save(folder / INDEX)
     report(0.6)
     arrays: dict[str, Any] = {"rows_by_rank": np.array(order, np.int32), "ranks": ranks}
-    arrays |= _joined(parts, "rows") | _titles(parts) | _by_category(parts)
+    categories = sorted({category for part in parts for category in set(part.strings("categories"))})
+    arrays |= _joined(parts, "rows") | _titles(parts)
+    arrays["category"] = _numbers(parts, categories)
     arrays["prices"] = np.concatenate([part.arrays()["prices"] for part in parts])
     digest = catalogue_digest(_digests(parts, "fingerprints"))
-    meta: dict[str, Any] = {"key": key, "products": len(asins), "digest": digest, "index": index.digest()}
-    meta["categories"] = sorted({category for part in parts for category in set(part.strings("categories"))})
+    meta: dict[str, Any] = {"key": key, "products": len(asins), "digest": digest, "index": index.digest(),
+                            "categories": categories}  # fmt: skip
     meta["nouns"] = None
     if all(part.meta["tagged"] for part in parts):
         meta["nouns"] = nouns_digest(json.loads(found) for part in parts for found in part.strings("nouns"))
@@ -57,7 +59,10 @@ def finish(parts: Sequence[Part], key: str, folder: Path, scratch: Path, report:
         for one in _digests(parts, f"{kind}.fingerprints"):
             fingerprint.update(one)
         meta[kind] = {"digest": fingerprint.hexdigest()}
-        arrays |= {f"{kind}.{name}": found for name, found in _goal_table(parts, kind, asins).items()}
+        arrays |= {
+            f"{kind}.{name}": found
+            for name, found in _goal_table(parts, kind, asins, [categories[i] for i in arrays["category"]]).items()
+        }
     report(0.7)
     store.write(folder, KIND, meta, arrays)
     report(1.0)
@@ -90,14 +95,15 @@ def _titles(parts: Iterable[Part]) -> dict[str, np.ndarray]:
     return {"title_keys": keys[order], "title_rows": order}
 
 
-def _by_category(parts: Sequence[Part]) -> dict[str, np.ndarray]:
+def _numbers(parts: Sequence[Part], categories: Sequence[str]) -> np.ndarray:
     """uint16 [products]: each one's category, as a number in the sorted list of them."""
-    found = [category for part in parts for category in part.strings("categories")]
-    number = {category: i for i, category in enumerate(sorted(set(found)))}
-    return {"category": np.array([number[category] for category in found], np.uint16)}
+    number = {category: i for i, category in enumerate(categories)}
+    return np.array([number[found] for part in parts for found in part.strings("categories")], np.uint16)
 
 
-def _goal_table(parts: Sequence[Part], kind: Kind, asins: Sequence[str]) -> dict[str, np.ndarray]:
+def _goal_table(
+    parts: Sequence[Part], kind: Kind, asins: Sequence[str], categories: Sequence[str]
+) -> dict[str, np.ndarray]:
     """The goals of one kind in file order: `owners` int32 the rows with goals, `first` int64 the number of each one's
     first goal, `names` uint32 the digest in each goal's id, `weights` float64 by owner; then the splits."""
     counts = np.concatenate([part.arrays()[f"{kind}.counts"] for part in parts])
@@ -111,7 +117,6 @@ def _goal_table(parts: Sequence[Part], kind: Kind, asins: Sequence[str]) -> dict
             wished.update(part.meta["wished"])
         wishes = (json.loads(wish) for part in parts for wish in part.strings("wishes"))
         weights = np.array([weight_of(wish, wished) for wish, n in zip(wishes, counts, strict=True) if n], np.float64)
-    categories = [category for part in parts for category in part.strings("categories")]
     table: dict[str, np.ndarray] = {"owners": owners, "first": first, "names": names, "weights": weights}
     code = np.array([HELD.index(split_of(asins[row], categories[row])) for row in owners.tolist()], np.int8)
     of_goal = np.repeat(code, np.diff(first))
@@ -120,7 +125,7 @@ def _goal_table(parts: Sequence[Part], kind: Kind, asins: Sequence[str]) -> dict
         if split in ("dev", "seen"):
             goals = np.array(_drawn(goals, table, asins), np.int32)
         table[split] = goals
-    table["paper"] = np.array(permutation(len(names))[:PAPER_SIZE], np.int32)
+    table["paper"] = np.array(paper_goals(len(names)), np.int32)
     return table
 
 

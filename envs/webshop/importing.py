@@ -106,7 +106,7 @@ def _key(sources: Sources, report: Callable[[int], None]) -> str:
 
 def _unwritable(path: Path, error: OSError | sqlite3.DatabaseError) -> SeedbenchError:
     full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "is full" in str(error)
-    why = "the disk is full; free three times the size of the product file" if full else f"{error}; mend that"
+    why = "the disk is full; free three times the size of the unpacked product file" if full else f"{error}; mend that"
     return SeedbenchError(f"{path} cannot be written, {why} and run the same command again: it goes on from there.")
 
 

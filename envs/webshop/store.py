@@ -201,7 +201,7 @@ class Imported(Dataset):
         row = self.catalogue.number(found[1]) if found else None
         if found is None or row is None:
             raise unknown
-        owner = int(np.searchsorted(self._owners, row))
+        owner = int(np.searchsorted(self._owners, np.int32(row)))  # of another type would copy the array
         if owner == len(self._owners) or self._owners[owner] != row:
             raise unknown
         names = self._names[self._first[owner] : self._first[owner + 1]]
