@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from seedbench.core import Retriever, SeedbenchError
-from seedbench.envs.webshop.products import Product, to_line
+from seedbench.envs.webshop.products import Product
+from seedbench.prompts import sha256_json
 
 HITS = 50  # the original looks at no more
 RECENT_QUERIES = 4096
@@ -90,20 +90,9 @@ class MemoryCatalogue(Catalogue):
 
     @cached_property
     def _digest(self) -> str:
-        return catalogue_digest(fingerprint(to_line(p, self.price(p.asin))) for p in self._products.values())
-
-
-def fingerprint(line: str) -> bytes:
-    """Digest of one product and its price, from its line (products.to_line)."""
-    return hashlib.sha256(line.encode("utf-8", "surrogatepass")).digest()
-
-
-def catalogue_digest(fingerprints: Iterable[bytes]) -> str:
-    """Digest of a catalogue from those of its products, in file order."""
-    whole = hashlib.sha256(b"webshop-catalogue-2")
-    for one in fingerprints:
-        whole.update(one)
-    return whole.hexdigest()
+        fields = [name for name in Product.__dataclass_fields__ if name != "human"]
+        products = [[getattr(p, name) for name in fields] for p in self._products.values()]
+        return sha256_json([products, sorted(self._prices.items())])
 
 
 def bm25(documents: Sequence[tuple[str, str]]) -> Retriever:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from seedbench.core import stream
-from seedbench.envs.webshop.catalogue import catalogue_digest
 from seedbench.envs.webshop.goals import SPLIT_SIZE, Kind, paper_goals, split_of, weight_of
 from seedbench.envs.webshop.nouns import nouns_digest
 from seedbench.envs.webshop.parts import KINDS, Part
@@ -48,7 +47,7 @@ def finish(parts: Sequence[Part], key: str, folder: Path, scratch: Path, report:
     arrays |= _joined(parts, "rows") | _titles(parts)
     arrays["category"] = _numbers(parts, categories)
     arrays["prices"] = np.concatenate([part.arrays()["prices"] for part in parts])
-    digest = catalogue_digest(_digests(parts, "fingerprints"))
+    digest = _catalogue_digest(parts, asins, order, arrays["prices"])
     meta: dict[str, Any] = {"key": key, "products": len(asins), "digest": digest, "index": index.digest(),
                             "categories": categories}  # fmt: skip
     meta["nouns"] = None
@@ -66,6 +65,29 @@ def finish(parts: Sequence[Part], key: str, folder: Path, scratch: Path, report:
     report(0.7)
     store.write(folder, KIND, meta, arrays)
     report(1.0)
+
+
+def _catalogue_digest(parts: Sequence[Part], asins: Sequence[str], order: Sequence[int], prices: np.ndarray) -> str:
+    """MemoryCatalogue.digest, that is prompts.sha256_json of all products and prices, without holding them."""
+    whole = hashlib.sha256(b"[[")
+    for number, part in enumerate(parts):
+        lines = (row.partition("\n")[0] for row in part.strings("rows"))
+        products = (
+            line[: line.rindex(",")] + "]" if ordered else _canonical(json.loads(line)[:-1])
+            for line, ordered in zip(lines, part.arrays()["ordered"], strict=True)
+        )
+        text = ("," if number and part.meta["products"] else "") + ",".join(products)
+        whole.update(text.encode("utf-8", "surrogatepass"))
+    whole.update(b"],[")
+    for number, row in enumerate(order):
+        text = ("," if number else "") + _canonical([asins[row], float(prices[row])])
+        whole.update(text.encode("utf-8", "surrogatepass"))
+    whole.update(b"]]")
+    return whole.hexdigest()
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def _digests(parts: Iterable[Part], name: str) -> Iterator[bytes]:

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seedbench.core import SeedbenchError
-from seedbench.envs.webshop.catalogue import fingerprint
 from seedbench.envs.webshop.goals import Kind, frozen_goals_of, frozen_price, goal_ids, goals_fingerprint
 from seedbench.envs.webshop.nouns import Spacy
 from seedbench.envs.webshop.products import Product, preprocess, to_line
@@ -176,7 +175,7 @@ def build_part(batch: list[Product], tagged: list[Any] | None) -> tuple[dict[str
     postings = counter.postings(np.arange(len(batch), dtype=np.int32))
     arrays = {
         "prices": np.array(prices, np.float64),
-        "fingerprints": _bytes(fingerprint(line) for line in lines),
+        "ordered": np.array([list(p.options) == sorted(p.options) for p in batch], np.bool_),
         "documents": _bytes(document_digest(p.asin, "", text) for p, text in zip(batch, contents, strict=True)),
         "starts": postings.starts, "docs": postings.docs, "codes": postings.codes, "pairs": postings.pairs,
     }  # fmt: skip
