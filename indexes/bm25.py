@@ -17,6 +17,7 @@ import math
 from bisect import bisect_left
 from collections import Counter as Multiset
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class Bm25:
             if progress is not None and len(kept) % 1000 == 0:
                 progress(len(kept))
         order = sorted(range(len(kept)), key=lambda i: kept[i][0])
-        for i, j in zip(order, order[1:], strict=False):
+        for i, j in pairwise(order):
             if kept[i][0] == kept[j][0]:
                 raise SeedbenchError(f"Two documents have the id {kept[i][0]!r}: give each its own.")
         numbers = np.empty(len(order), np.int32)
@@ -81,7 +82,7 @@ class Bm25:
             Strings(arrays[f"{name}.data"], arrays[f"{name}.offsets"]) for name in ("ids", "titles", "texts", "terms")
         )
         self._starts, self._docs, self._codes = arrays["starts"], arrays["docs"], arrays["codes"]
-        self._factors, self._best = np.asarray(arrays["factors"]), arrays["best"]
+        self._factors, self._best = arrays["factors"], arrays["best"]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -135,7 +136,7 @@ class Bm25:
         total = np.zeros(len(self.ids))
         for number, weight in self._weighted(query):
             part = slice(self._starts[number], self._starts[number + 1])
-            total[self._docs[part]] += self._impacts(weight)[self._codes[part]]
+            np.add.at(total, self._docs[part], self._impacts(weight)[self._codes[part]])
         return total.astype(np.float32)
 
     def _weighted(self, query: str) -> list[tuple[int, np.float32]]:
@@ -150,8 +151,8 @@ class Bm25:
         return found
 
     def _impacts(self, weight: np.float32) -> np.ndarray:
-        """float32: what a term of this weight adds, for each code of a posting."""
-        return weight - weight / self._factors
+        """float64 that holds float32 values: what a term of this weight adds, for each code of a posting."""
+        return (weight - weight / self._factors).astype(np.float64)
 
     def _add_until_decided(self, total: np.ndarray, found: list[tuple[int, np.float32]], k: int) -> np.ndarray | None:
         """Add up the scores in `total`, strongest terms first. Once the terms that are left cannot lift any further
@@ -166,12 +167,14 @@ class Bm25:
             docs = self._docs[self._starts[number] : self._starts[number + 1]]
             codes = self._codes[self._starts[number] : self._starts[number + 1]]
             impacts = self._impacts(weight)
-            if candidates is None and len(docs) * 16 > len(total):  # a long list is worth looking for a way around it
-                needed = _kth(total, k) * (1 - 1e-6) - reach * (1 + 1e-6)  # the margin covers rounding to float32
+            if candidates is not None or len(docs) * 16 > len(total):  # a long list is worth a look for a way around
+                partial = total if candidates is None else total[candidates]
+                needed = _kth(partial, k) * (1 - 1e-6) - reach * (1 + 1e-6)  # the margin covers rounding to float32
                 if needed > 0:
-                    candidates = np.flatnonzero(total >= needed)
-            if candidates is None:
-                total[docs] += impacts[codes]
+                    kept = np.flatnonzero(partial >= needed)
+                    candidates = kept.astype(docs.dtype) if candidates is None else candidates[kept]
+            if candidates is None or len(candidates) * 16 > len(docs):
+                np.add.at(total, docs, impacts[codes])
             else:
                 at = np.searchsorted(docs, candidates)
                 at[at == len(docs)] = 0
@@ -182,7 +185,7 @@ class Bm25:
 
 
 def _kth(scores: np.ndarray, k: int) -> float:
-    """A lower bound of the k-th largest score, near it: the k-th largest of the maxima of many groups. 0 if k is all."""
+    """A lower bound of the k-th largest score: the k-th largest maximum of many groups. 0 if k asks for nearly all."""
     groups = min(len(scores), max(8 * k, 4096))
     if k > groups:
         return 0.0
@@ -203,11 +206,11 @@ def _top(scores: np.ndarray, k: int) -> np.ndarray:
 
 def _weights(postings: Postings, k1: float, b: float) -> dict[str, np.ndarray]:
     """The arrays of an index: `factors` holds 1 + tf * c[length] for each code, `best` the largest of each term."""
-    one, k1, b = np.float32(1), np.float32(k1), np.float32(b)
+    one, saturation, share = np.float32(1), np.float32(k1), np.float32(b)
     average = np.float32(postings.length / max(postings.documents, 1))
     lengths = np.array([length_value(code) for code in range(256)], np.float32)
     with np.errstate(divide="ignore", invalid="ignore"):  # k1 = 0 means that any frequency counts in full
-        inverse = one / (k1 * ((one - b) + b * lengths / average))
+        inverse = one / (saturation * ((one - share) + share * lengths / average))
         factors = one + (postings.pairs >> 8).astype(np.float32) * inverse[postings.pairs & 0xFF]
     best = np.empty(0, np.float32)
     if postings.terms:

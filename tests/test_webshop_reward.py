@@ -159,6 +159,17 @@ def test_taggers() -> None:
     assert open_tagger("lexicon", {"x": ["y"]}).nouns("for a xx") == ["xx"]
 
 
+def test_spacy_says_what_the_precomputed_nouns_say(shared_data: Path) -> None:
+    try:
+        tagger = open_tagger("spacy")
+    except SeedbenchError as error:
+        pytest.skip(str(error))
+    folder = shared_data / "webshop"
+    found = read_products(folder / "items_shuffle_1000.json.xz", folder / "items_ins_v2_1000.json", limit=200)
+    expected = read_json(folder / "title_nouns.json.xz")
+    assert [tagger.nouns(p.title) for p in found] == expected[:200]
+
+
 def test_the_lexicon_agrees_with_spacy_on_most_pairs(shared_data: Path) -> None:
     """Same type reward for 97 % of random pairs and 94 % of pairs of one query; the bounds leave a little room."""
     folder = shared_data / "webshop"

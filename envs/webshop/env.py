@@ -18,7 +18,7 @@ from seedbench.core import Info, Mode, Parsed, SeedbenchError, Task, TextEnv, st
 from seedbench.envs.webshop import oracle
 from seedbench.envs.webshop.data import Dataset, open_dataset
 from seedbench.envs.webshop.goals import Goal
-from seedbench.envs.webshop.nouns import open_tagger
+from seedbench.envs.webshop.nouns import Tagger, open_tagger
 from seedbench.envs.webshop.pages import Page, act, clickables, executable, refusal
 from seedbench.envs.webshop.rendering import RENDERINGS, Session
 from seedbench.envs.webshop.reward import RULES, RewardParts, explain_reward
@@ -86,7 +86,7 @@ class WebShopEnv(TextEnv):
         self.search_magic, self.buy_again, self.leak_goal = search_magic, buy_again, leak_goal
         self.dataset: Dataset = open_dataset(self.data, goals)
         self.catalogue = self.dataset.catalogue
-        self.tagger = open_tagger(tagger, self.dataset.nouns)
+        self.tagger = _shared_tagger(self.dataset, tagger)
         self._render = RENDERINGS[observation]
         self._goal: Goal | None = None
         self._page = Page()
@@ -220,6 +220,11 @@ class WebShopEnv(TextEnv):
     @staticmethod
     def parse(text: str, mode: Mode = "strict") -> Parsed:
         return parse_tagged(text, mode)
+
+
+@lru_cache(maxsize=8)
+def _shared_tagger(dataset: Dataset, name: str) -> Tagger:
+    return open_tagger(name, dataset.nouns)
 
 
 def _price_table(given: object) -> Mapping[str, float]:
