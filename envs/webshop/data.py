@@ -153,6 +153,9 @@ def _open(data: str, goals: str) -> Dataset:
         dataset: Dataset = import_module(MINI).open_mini()
         return dataset
     folder = Path(data)
+    if find_spec(MINI) is not None and (folder / "seedbench-shop.jsonl.xz").is_file():
+        generated: Dataset = import_module(MINI).open_generated(folder)
+        return generated
     if not folder.is_dir():
         raise SeedbenchError(f'{data} is no folder; give "mini" or the folder of the original\'s items_shuffle files.')
     kinds: dict[str, Kind] = {"synthetic": "synthetic", "human": "human"}
