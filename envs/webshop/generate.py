@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from seedbench.core import SeedbenchError, stream
@@ -28,7 +28,9 @@ from seedbench.envs.webshop.products import Product
 SPLITS = ("train", "dev", "seen", "unseen")
 PRODUCTS = 1200  # at least so many in a shop
 GOALS = 3  # of one product, before its split is given another product
-TRIES = 24  # draws of a goal for one product until one is new
+TRIES = 24  # rounds of goals for the same products
+DRAWS = 8  # of a goal, of which one is taken
+RIVALS = 40  # items of the same family to either side that a goal is compared with
 
 
 class Level(NamedTuple):
@@ -44,12 +46,12 @@ class Level(NamedTuple):
 
 
 LEVELS = {
-    1: Level(2, 1, 2, 1, 0.0, 0.0, 0.0),
-    2: Level(4, 2, 3, 2, 0.3, 0.4, 0.0),
-    3: Level(6, 3, 4, 3, 0.5, 0.7, 0.5),
+    1: Level(3, 1, 2, 1, 0.0, 0.0, 0.0),
+    2: Level(5, 2, 3, 2, 0.4, 0.5, 0.0),
+    3: Level(7, 3, 4, 3, 0.5, 0.75, 0.5),
     4: Level(9, 3, 6, 4, 0.5, 1.0, 1.0),
 }
-CHANGES = ("price", "title", "option", "feature")  # in what a near miss differs, in turn
+CHANGES = ("price", "feature", "title", "price", "option")  # in what a near miss differs, in turn
 
 
 class Item(NamedTuple):
@@ -96,9 +98,10 @@ def generate(seed: int, level: int, sizes: Mapping[str, int], products: int = PR
         least = -(-products // len(CATEGORIES))
         items = _stock(seed, level, category, names, wanted, least)
         shop.items.extend(items)
+        rivals = _rivals(items)
         for split in SPLITS:
             here = [item for item in items if split_of(item.product.asin, category) == split]
-            goals[split, category] = _goals(seed, level, here, wanted[split, category], asked)
+            goals[split, category] = _goals(seed, level, here, rivals, wanted[split, category], asked)
     for split in SPLITS:
         columns = itertools.zip_longest(*(goals[split, category] for category in CATEGORIES))
         shop.goals[split] = [goal for row in columns for goal in row if goal is not None]
@@ -228,23 +231,66 @@ def _item(rng: random.Random, family: Family, draft: Draft, brand: str, asin: st
     return Item(product, float(rng.randint(draft.low, draft.high)), tuple(family.noun.replace("-", " ").split()))
 
 
-def _goals(seed: int, level: int, items: Sequence[Item], n: int, asked: set[object]) -> list[Goal]:
-    """n goals for the items, each once before any twice. `asked` holds what was asked before, by anyone."""
+def _rivals(items: Sequence[Item]) -> dict[str, list[Item]]:
+    """For each product id the items of its family that were made around the same time, its cluster among them."""
+    of_family: dict[str, list[Item]] = {}
+    for item in items:
+        of_family.setdefault(item.product.query, []).append(item)
+    return {
+        item.product.asin: family[max(0, place - RIVALS) : place + RIVALS]
+        for family in of_family.values()
+        for place, item in enumerate(family)
+    }
+
+
+def _goals(
+    seed: int, level: int, items: Sequence[Item], rivals: Mapping[str, Sequence[Item]], n: int, asked: set[object]
+) -> list[Goal]:
+    """n goals for the items, each once before any twice. `asked` holds what was asked before, by anyone.
+
+    Of several goals that one may have for a product, the one is taken for which the fewest of the rivals that a search
+    cannot tell apart are right, so that the first hit usually is not.
+    """
     goals: list[Goal] = []
     for number in range(TRIES):
         for item in items:
             if len(goals) == n:
                 return goals
-            goal = _goal(seed, level, item, number)
-            options = goal.goal_options
-            values = options.values() if isinstance(options, Mapping) else options
-            key = (goal.query, frozenset(goal.attributes), frozenset(values), goal.price_upper)
-            if key not in asked:
-                asked.add(key)
-                goals.append(goal)
+            drawn = [_goal(seed, level, item, number * DRAWS + draw) for draw in range(DRAWS)]
+            new = [goal for goal in drawn if _key(goal) not in asked]
+            if new:
+                chosen = min(new, key=lambda goal: _share_right(rivals[goal.asin], goal))
+                asked.add(_key(chosen))
+                goals.append(chosen)
     if len(goals) < n:
         raise SeedbenchError(f"Level {level} has too few different goals; generate fewer, or a higher level.")
     return goals
+
+
+def _share_right(rivals: Sequence[Item], goal: Goal) -> float:
+    """Of the rivals that offer the options and have in the title what the instruction says outright: who fulfils it."""
+    said = set(goal.instruction_text.replace(",", " ").split()) & set(goal.attributes)
+    alike = [r for r in rivals if said <= set(r.product.title.split()) and _offers(r, goal)]
+    return sum(fulfils(r, goal) for r in alike) / len(alike) if alike else 1.0
+
+
+def _offers(item: Item, goal: Goal) -> bool:
+    return {value for values in item.product.options.values() for value in values}.issuperset(_values(goal))
+
+
+def _key(goal: Goal) -> object:
+    """What a goal asks for, whatever its words."""
+    return goal.query, frozenset(goal.attributes), frozenset(_values(goal)), goal.price_upper
+
+
+def _values(goal: Goal) -> Collection[str]:
+    return goal.goal_options.values() if isinstance(goal.goal_options, Mapping) else goal.goal_options
+
+
+def fulfils(item: Item, goal: Goal) -> bool:
+    """Whether the item, with the right options clicked, is all that a goal for its family asks for."""
+    affordable = item.price <= goal.price_upper
+    return affordable and set(goal.attributes) <= set(item.product.attributes) and _offers(item, goal)
 
 
 def _goal(seed: int, level: int, item: Item, number: int) -> Goal:
