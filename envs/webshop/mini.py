@@ -25,9 +25,10 @@ from seedbench.envs import manifests
 from seedbench.envs.manifests import Manifest, Row
 from seedbench.envs.webshop.catalogue import MemoryCatalogue
 from seedbench.envs.webshop.data import ENV_ID, SPLITS, Dataset
-from seedbench.envs.webshop.generate import Item, generate
+from seedbench.envs.webshop.generate import generate
 from seedbench.envs.webshop.goals import Goal
 from seedbench.envs.webshop.products import Product
+from seedbench.envs.webshop.stock import Item
 from seedbench.prompts import sha256_json
 
 LISTED = "webshop_mini"
@@ -42,14 +43,15 @@ class Frozen(Dataset):
         self.manifest, self._where, self._committed = manifest, where, committed
         try:
             lines = [json.loads(line) for line in lzma.decompress(packed).splitlines()]
-            items = [_item(line[1]) for line in lines if line[0] == "item"]
+            records = [line[1] for line in lines if line[0] == "item"]
+            items = [_item(record) for record in records]
             self._goals = {line[1]: line[2] for line in lines if line[0] == "goal"}
         except (lzma.LZMAError, ValueError, LookupError, TypeError) as error:
             raise SeedbenchError(f"{where} cannot be read ({error}); generate or install it again.") from error
         self.catalogue = MemoryCatalogue([i.product for i in items], {i.product.asin: i.price for i in items})
         self.nouns = {i.product.title: i.nouns for i in items}
         self._items = {i.product.asin: i for i in items}
-        if self.catalogue.digest() != manifest.header.get("catalogue"):
+        if sha256_json(records) != manifest.header.get("catalogue"):
             raise SeedbenchError(f"{where} does not hold the products of its manifest; generate or install it again.")
 
     def tasks(self, split: str) -> tuple[Task, ...]:
@@ -131,7 +133,8 @@ def write_set(
     shop = generate(seed, level, sizes)
     items = {item.product.asin: item for item in shop.items}
     rows: list[Row] = []
-    lines: list[list[Any]] = [["item", _record(item)] for item in shop.items]
+    records = [_record(item) for item in shop.items]
+    lines: list[list[Any]] = [["item", record] for record in records]
     for split, goals in shop.goals.items():
         count: Counter[str] = Counter()
         for goal in goals:
@@ -140,8 +143,7 @@ def write_set(
             rows.append(Row(name, goal.category, split, digest_of(goal, items[goal.asin]), {"family": goal.query}))
             lines.append(["goal", name, goal.to_record()])
             progress(len(rows), sum(sizes.values()))
-    catalogue = MemoryCatalogue([i.product for i in shop.items], {i.product.asin: i.price for i in shop.items})
-    header = {"env": ENV_ID, "set": prefix, "seed": seed, "level": level, "catalogue": catalogue.digest()}
+    header = {"env": ENV_ID, "set": prefix, "seed": seed, "level": level, "catalogue": sha256_json(records)}
     manifests.write(listing, header, rows)
     manifests.write_lines(shop_file, lines)
 
@@ -152,24 +154,11 @@ def write_mini(listing: Path, shop_file: Path) -> None:
 
 
 def generate_into(
-    folder: Path,
-    *,
-    seed: int = 0,
-    level: int = 2,
-    sizes: Mapping[str, int] | None = None,
-    progress: Callable[[int, int], None],
+    folder: Path, *, seed: int, level: int, sizes: Mapping[str, int], progress: Callable[[int, int], None]
 ) -> Frozen:
     """Generate a shop of one's own into a folder that `--data` takes; its results are unpinned."""
-    prefix = f"generated-{seed}-{level}"
-    write_set(
-        folder / LISTING,
-        folder / SHOP,
-        prefix=prefix,
-        seed=seed,
-        level=level,
-        sizes=sizes or SIZES,
-        progress=progress,
-    )
+    files, prefix = (folder / LISTING, folder / SHOP), f"generated-{seed}-{level}"
+    write_set(*files, prefix=prefix, seed=seed, level=level, sizes=sizes, progress=progress)
     return open_generated(folder)
 
 
