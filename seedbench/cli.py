@@ -70,7 +70,8 @@ class Eval:
     backend: Literal["fast", "textworld", "alfworld"] | None = None
     """ALFWorld's engine; by default fast."""
     max_steps: OptInt = None
-    """Step limit of an episode. Default: the environment's (ALFWorld: 14 on mini, 50 on published games; WebShop: 15)."""
+    """Step limit of an episode. Default: the environment's (ALFWorld: 14 on mini, 50 on published games; WebShop
+    15)."""
     history: OptInt = None
     """How many past steps the prompt shows, -1 for all. Default: the environment's (ALFWorld: 5, WebShop: 2)."""
     temperature: OptFloat = None

@@ -11,8 +11,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from seedbench.core import SeedbenchError, Task
@@ -32,7 +30,6 @@ from seedbench.prompts import sha256_json
 
 ENV_ID = "seedbench/WebShop-v0"
 SPLITS = ("train", "dev", "seen", "unseen", "paper")
-MINI = "seedbench.envs.webshop.mini"  # its open_mini() gives the embedded set
 MANY = 1000  # from so many human goals on they are the default; the 1000-product files hold 13
 IN_MEMORY = 200_000_000  # bytes of a product file: what is larger is imported into a store first
 
@@ -147,15 +144,13 @@ def open_dataset(data: str | Path, goals: str = "auto") -> Dataset:
 
 @lru_cache(maxsize=4)
 def _open(data: str, goals: str) -> Dataset:
+    from seedbench.envs.webshop import mini  # which builds on the nouns above
+
     if data == "mini":
-        if find_spec(MINI) is None:
-            raise SeedbenchError("This build has no embedded WebShop catalogue yet; give data=DIR.")
-        dataset: Dataset = import_module(MINI).open_mini()
-        return dataset
+        return mini.open_mini()
     folder = Path(data)
-    if find_spec(MINI) is not None and (folder / "seedbench-shop.jsonl.xz").is_file():
-        generated: Dataset = import_module(MINI).open_generated(folder)
-        return generated
+    if (folder / mini.SHOP).is_file():
+        return mini.open_generated(folder)
     if not folder.is_dir():
         raise SeedbenchError(f'{data} is no folder; give "mini" or the folder of the original\'s items_shuffle files.')
     kinds: dict[str, Kind] = {"synthetic": "synthetic", "human": "human"}

@@ -20,9 +20,10 @@ Progress = Callable[[int, int], None]
 def check(data: str, progress: Progress) -> list[dict[str, Any]]:
     """Compare every goal of a generated shop with its manifest, and play it.
 
-    One row a split: split, expected, found, missing, damaged, wrong, pinned, solved, first. `solved` counts goals
-    that the oracle reaches with score 1 within the step limit, `wrong` those that it does not or that are not the
-    manifest's; `first` is the first complaint as a sentence. Raises SeedbenchError where the shop as a whole is not what its manifest says.
+    One row a split: split, expected, found, missing, damaged, wrong, pinned, solved, first. `solved` counts goals that
+    the oracle reaches with score 1 within the step limit, `wrong` those that it does not or that are not the
+    manifest's; `first` is the first complaint as a sentence. Raises SeedbenchError where the shop as a whole is not
+    what its manifest says.
     """
     dataset = open_dataset(data)
     if not isinstance(dataset, mini.Frozen):

@@ -28,7 +28,7 @@ from seedbench.envs.webshop.data import ENV_ID, SPLITS, Dataset
 from seedbench.envs.webshop.generate import generate
 from seedbench.envs.webshop.goals import Goal
 from seedbench.envs.webshop.products import Product
-from seedbench.envs.webshop.stock import Item
+from seedbench.envs.webshop.stock import Item, price_text
 from seedbench.prompts import sha256_json
 
 LISTED = "webshop_mini"
@@ -92,10 +92,10 @@ def _record(item: Item) -> dict[str, Any]:
 
 
 def _item(record: Mapping[str, Any]) -> Item:
-    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k not in ("price", "nouns")}
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
+    price, nouns = float(fields.pop("price")), fields.pop("nouns")
     fields["options"] = {name: tuple(values) for name, values in fields["options"].items()}
-    fields["price_text"] = " to ".join(f"${price}" for price in fields["prices"])
-    return Item(Product(**fields), float(record["price"]), tuple(record["nouns"]))
+    return Item(Product(**fields, price_text=price_text(fields["prices"])), price, nouns)
 
 
 def digest_of(goal: Goal, item: Item) -> str:

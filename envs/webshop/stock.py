@@ -147,8 +147,13 @@ def _item(rng: random.Random, family: Family, draft: Draft, brand: str, asin: st
         query=family.noun,
         product_category=family.product_category,
         prices=prices,
-        price_text=" to ".join(f"${price}" for price in prices),
+        price_text=price_text(prices),
         options=dict(draft.options),
         attributes=draft.title + draft.features,
     )
     return Item(product, float(rng.randint(draft.low, draft.high)), tuple(family.noun.replace("-", " ").split()))
+
+
+def price_text(prices: Sequence[float]) -> str:
+    """A price or a price range as the original's pages show it."""
+    return " to ".join(f"${price}" for price in prices)
