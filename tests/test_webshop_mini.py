@@ -175,6 +175,8 @@ def test_the_first_hit_is_usually_wrong(data: mini.Frozen) -> None:
         clicker, reader = (shoppers.outcomes(data, tasks, how)["all"] for how in ("clicker", "reader"))
         assert 0.2 < clicker.success < 0.4 and clicker.score < 0.85
         assert clicker.success < reader.success < 0.55 and reader.score < 0.9
+        scholar = shoppers.outcomes(data, tasks, "scholar")["all"]
+        assert 0.85 < scholar.success == pytest.approx(scholar.score)  # whatever it buys is right
     assert "clicker" in message(shoppers.outcomes, data, (), "nobody")
 
 

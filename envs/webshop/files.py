@@ -12,7 +12,7 @@ from seedbench.core import SeedbenchError
 from seedbench.envs.webshop import mini
 from seedbench.envs.webshop.data import open_dataset
 from seedbench.envs.webshop.env import WebShopEnv
-from seedbench.envs.webshop.shoppers import outcomes
+from seedbench.envs.webshop.shoppers import SHOPPERS, outcomes
 
 Progress = Callable[[int, int], None]
 
@@ -64,9 +64,8 @@ def generate(
 ) -> list[dict[str, Any]]:
     """Generate a shop into the folder `dest`, which `--data` then takes; results on it are unpinned.
 
-    One row a split: split, goals, and score and success of two scripted shoppers, one that buys the first hit and one
-    that reads pages of results. Raises SeedbenchError for a folder that holds a shop already, an unknown level, or
-    where nothing can be written.
+    One row a split: split, goals, and the success of the scripted shoppers (seedbench.envs.webshop.shoppers). Raises
+    SeedbenchError for a folder that holds a shop already, an unknown level, or where nothing can be written.
     """
     if any((dest / name).exists() for name in (mini.SHOP, mini.LISTING)):
         raise SeedbenchError(f"{dest} holds a shop already; name another folder, or remove it first.")
@@ -80,9 +79,8 @@ def generate(
     table = []
     for split in sizes or mini.SIZES:
         tasks = dataset.tasks(split)
-        row: dict[str, Any] = {"split": split, "goals": len(tasks)}
-        for how in ("clicker", "reader"):
-            outcome = outcomes(dataset, tasks, how)["all"]
-            row |= {f"{how} score": f"{outcome.score:.3f}", f"{how} success": f"{outcome.success:.3f}"}
-        table.append(row)
+        table.append(
+            {"split": split, "goals": len(tasks)}
+            | {how: f"{outcomes(dataset, tasks, how)['all'].success:.3f}" for how in SHOPPERS}
+        )
     return table

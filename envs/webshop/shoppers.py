@@ -1,8 +1,9 @@
-"""Scripted shoppers, as floors: what an episode is worth to one who does not compare products.
+"""Scripted shoppers, as floors and as a ceiling without privilege. None of them sees the goal.
 
-`first` searches for the instruction and buys the first hit; `clicker` also clicks each option whose value the
-instruction names; `reader` takes the first hit of ten that names every attribute said outright in its title, is priced
-below the bound and offers an option's value wherever the instruction names one. None of them sees the goal.
+`first` searches for the instruction and buys the first hit. `clicker` also clicks each option whose value the
+instruction names. `reader` takes the first of ten hits that names every attribute said outright in its title, is
+priced below the bound and offers all options. `scholar` is what a lesson is worth: it knows every paraphrase
+(`families.lesson`), searches in the shop's words and opens features pages as long as 15 steps allow.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import NamedTuple
 from seedbench.core import SeedbenchError, Task
 from seedbench.envs.webshop.catalogue import Catalogue
 from seedbench.envs.webshop.data import Dataset
-from seedbench.envs.webshop.families import ATTRIBUTES
+from seedbench.envs.webshop.families import ATTRIBUTES, AXES, FAMILIES
 from seedbench.envs.webshop.nouns import open_tagger
 from seedbench.envs.webshop.oracle import query_words
 from seedbench.envs.webshop.pages import PER_PAGE
 from seedbench.envs.webshop.products import Product
 from seedbench.envs.webshop.reward import score
+
+STEPS = 15  # the environment's limit
 
 
 class Outcome(NamedTuple):
@@ -56,11 +59,43 @@ def reader(catalogue: Catalogue, instruction: str) -> tuple[Product, dict[str, s
     return clicker(catalogue, instruction)
 
 
-SHOPPERS: dict[str, Shopper] = {"first": first, "clicker": clicker, "reader": reader}
+def scholar(catalogue: Catalogue, instruction: str) -> tuple[Product, dict[str, str]] | None:
+    """The first product that fits for certain: what its title does not say, its features page must."""
+    plain = in_the_shops_words(instruction)
+    said = _words(plain)
+    wanted = said & set(ATTRIBUTES)
+    bound = min((int(word) for word in said if word.isdigit()), default=10**6)
+    left = STEPS - 1  # after the search
+    for page in range(3):
+        shown = [p for p in _hits(catalogue, plain, page) if p.prices[-1] <= bound and p.query in plain]
+        for product in sorted(shown, key=lambda p: len(wanted - _words(p.title))):
+            named = _named(product, said)
+            offers, unsure = _VALUES & said == set(named.values()), bool(wanted - _words(product.title))
+            left -= 1 + 2 * (offers and unsure)  # open it; features and back
+            if left < len(named) + 1:
+                return None
+            if offers and wanted <= _words(product.title).union(product.bullets):
+                return product, named
+            left -= 1  # back to the results
+        left -= 1  # next page
+    return None
 
 
-def _hits(catalogue: Catalogue, instruction: str) -> Iterator[Product]:
-    yield from (catalogue.product(asin) for asin in catalogue.search(query_words(instruction).lower())[:PER_PAGE])
+def in_the_shops_words(instruction: str) -> str:
+    """The instruction with every paraphrase of an attribute or a thing undone."""
+    for said, word in _PARAPHRASES.items():
+        instruction = re.sub(rf"\b{re.escape(said)}\b", word, instruction)
+    return instruction
+
+
+_VALUES = {value for values in AXES.values() for value in values.split()}
+_PARAPHRASES = {said: word for word, said in ATTRIBUTES.items()} | {f.said: f.noun for f in FAMILIES}
+SHOPPERS: dict[str, Shopper] = {"first": first, "clicker": clicker, "reader": reader, "scholar": scholar}
+
+
+def _hits(catalogue: Catalogue, instruction: str, page: int = 0) -> Iterator[Product]:
+    hits = catalogue.search(query_words(instruction).lower())
+    yield from (catalogue.product(asin) for asin in hits[page * PER_PAGE : (page + 1) * PER_PAGE])
 
 
 def _words(text: str) -> set[str]:
