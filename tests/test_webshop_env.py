@@ -120,6 +120,16 @@ def test_an_episode(folder: Path) -> None:
         env.step("search[again]")
 
 
+def test_the_step_limit(folder: Path) -> None:
+    for settings in ({}, {"buy_again": True}):
+        env = made(folder, max_steps=2, **settings)
+        env.reset(options={"task": env.tasks("train")[0].id})
+        assert env.step("search[red]")[2:4] == (False, False)
+        assert env.step("nothing")[1:4] == (0.0, False, True)
+        with pytest.raises(SeedbenchError, match="reset"):
+            env.step("search[red]")
+
+
 def test_a_given_goal_and_its_prices(folder: Path) -> None:
     env = made(folder)
     first = env.dataset.goal(env.tasks("train")[0].id).to_record()

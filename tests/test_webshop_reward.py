@@ -139,6 +139,8 @@ def test_alike_is_a_rounded_token_set_ratio() -> None:
     assert alike("Machine-Wash!", "machine wash") and alike("wash", "machine wash")
     assert not alike("!!", "!!") and not alike("", "")
     assert not alike("hand wash", "machine wash")
+    assert not alike("abcdefghijklm", "abcdefghijkxy"), "22/26 rounds to 85, which is not above it"
+    assert alike("abcdefg", "abcdefx"), "12/14 rounds to 86"
 
 
 def test_unknown_names_are_refused() -> None:
