@@ -70,9 +70,10 @@ class Eval:
     backend: Literal["fast", "textworld", "alfworld"] | None = None
     """ALFWorld's engine; by default fast."""
     max_steps: OptInt = None
-    """Step limit of an episode. Default: the environment's (ALFWorld: 14 on mini, 50 on published games)."""
+    """Step limit of an episode. Default: the environment's (ALFWorld: 14 on mini, 50 on published games; WebShop
+    15)."""
     history: OptInt = None
-    """How many past steps the prompt shows, -1 for all. Default: the environment's (ALFWorld: 5)."""
+    """How many past steps the prompt shows, -1 for all. Default: the environment's (ALFWorld: 5, WebShop: 2)."""
     temperature: OptFloat = None
     """Sampling temperature, 0 for greedy. Default 0.4."""
     top_p: OptFloat = None
@@ -199,7 +200,7 @@ class DataCheck:
     env: Positional[Literal["alfworld", "webshop"]]
     """Which environment the files belong to."""
     data: Positional[str] = "mini"
-    """mini, or the folder of published files."""
+    """mini, or the folder of published or generated files."""
 
     def __call__(self) -> None:
         _lazy("seedbench.data", "run_check")(self.env, self.data)
@@ -209,14 +210,15 @@ class DataCheck:
 class DataGenerate:
     """Make tasks of your own, by the generator that made `mini`; results on them are marked unpinned."""
 
-    env: Positional[Literal["alfworld"]]
+    env: Positional[Literal["alfworld", "webshop"]]
     """Which environment to generate for."""
     dest: Positional[Path]
     """New folder; pass it to --data afterwards."""
     seed: int = 0
     """Seed of the generator; another seed gives other tasks."""
     level: int = 2
-    """Difficulty, 1 to 4; mini is 2. ALFWorld: more furniture, objects and distractors, and longer episodes."""
+    """Difficulty, 1 to 4; mini is 2. ALFWorld: more furniture, objects and distractors, and longer episodes.
+    WebShop: more near misses, options and attributes asked for, more words said otherwise than the shop does."""
     train: OptInt = None
     """Tasks of the train split. Default: as many as mini has; likewise for the other three."""
     dev: OptInt = None

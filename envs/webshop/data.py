@@ -12,8 +12,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from importlib import import_module
-from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
@@ -34,7 +32,6 @@ from seedbench.envs.webshop.products import read_json, read_products
 
 ENV_ID = "seedbench/WebShop-v0"
 SPLITS = ("train", "dev", "seen", "unseen", "paper")
-MINI = "seedbench.envs.webshop.mini"  # its open_mini() gives the embedded set
 MANY = 1000  # from so many human goals on they are the default; the 1000-product files hold 13
 STORE = "store"  # folder of an import, finished or not
 IN_MEMORY = 200_000_000  # bytes of a product file: what is larger is imported into a store first
@@ -165,12 +162,13 @@ def open_dataset(data: str | Path, goals: str = "auto") -> Dataset:
 
 @lru_cache(maxsize=4)
 def _open(data: str, goals: str) -> Dataset:
+    from seedbench.envs.webshop import mini  # which builds on the nouns above
+
     if data == "mini":
-        if find_spec(MINI) is None:
-            raise SeedbenchError("This build has no embedded WebShop catalogue yet; give data=DIR.")
-        dataset: Dataset = import_module(MINI).open_mini()
-        return dataset
+        return mini.open_mini()
     folder = Path(data)
+    if (folder / mini.SHOP).is_file():
+        return mini.open_generated(folder)
     if not folder.is_dir():
         raise SeedbenchError(f'{data} is no folder; give "mini" or the folder of the original\'s items_shuffle files.')
     kinds: dict[str, Kind] = {"synthetic": "synthetic", "human": "human"}

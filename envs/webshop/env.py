@@ -8,6 +8,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -81,6 +82,9 @@ class WebShopEnv(TextEnv):
         rule = next((r for r in RULES if r == reward), None)
         if rule is None:
             raise SeedbenchError(f"There is no reward {reward!r}; choose one of {', '.join(RULES)}.")
+        for package in ("rapidfuzz", "regex"):
+            if find_spec(package) is None:
+                raise SeedbenchError(f"WebShop needs {package}, which is not here: pip install 'seedbench[webshop]'.")
         self.data, self.split, self.max_steps = str(data), split, max_steps
         self.observation, self.reward, self.goals = observation, rule, goals
         self.search_magic, self.buy_again, self.leak_goal = search_magic, buy_again, leak_goal

