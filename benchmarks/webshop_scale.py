@@ -128,18 +128,20 @@ def play(folder: Path, number: int, episodes: int, pipe: Connection) -> None:
     opened = time.perf_counter() - before
     rng = np.random.default_rng(number)
     resets, queries = [], []
-    for task in rng.choice(len(tasks), episodes, replace=False).tolist():
+    chosen = [tasks[task].id for task in rng.choice(len(tasks), episodes, replace=False).tolist()]
+    for task in chosen:
         before = time.process_time()
-        env.reset(options={"task": tasks[task].id})
+        env.reset(options={"task": task})
         resets.append(time.process_time() - before)
-        query = env.dataset.goal(tasks[task].id).instruction_text
+    for turn, task in enumerate(chosen):
+        query = env.dataset.goal(task).instruction_text.lower()
         before = time.process_time()
-        env.catalogue.search(query.lower())
+        env.catalogue.search(query)
         queries.append(time.process_time() - before)
-        action = env.expert() if task % 4 == 0 else None
-        while action is not None:
-            *_, terminated, truncated, _ = env.step(action)
-            action = None if terminated or truncated else env.expert()
+        if turn % 4 == 0:
+            env.reset(options={"task": task})
+            while action := env.expert():
+                env.step(action)
     again = tasks[0].id
     before = time.process_time()
     for _ in range(1000):

@@ -104,7 +104,7 @@ def frozen_goals_of(product: Product, price: float, kind: Kind) -> Iterator[Goal
 def frozen_goal(product: Product, price: float, kind: Kind, number: int, weight: float) -> Goal:
     """Goal `number` (from 0) of a product, without making the others."""
     (goal,) = _goals_of(product, price, kind, _own_stream, number, number + 1)
-    return replace(goal, weight=weight)
+    return goal if weight == goal.weight else replace(goal, weight=weight)
 
 
 def frozen_price(product: Product) -> float:

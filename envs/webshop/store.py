@@ -178,6 +178,7 @@ class Imported(Dataset):
         if not len(self._names):
             raise SeedbenchError(f'{folder} holds no {kind} goals; choose goals="synthetic" or "human" that it holds.')
         self.nouns = StoredNouns(self.catalogue) if self.catalogue.meta["nouns"] else None
+        self._recent = lru_cache(maxsize=PRODUCTS)(self._goal)
         self._listed = lru_cache(maxsize=None)(self._list)
 
     def named(self, goal: int) -> tuple[str, str]:
@@ -196,12 +197,15 @@ class Imported(Dataset):
         return tasks if len(tasks) > WHOLE else tasks[:]
 
     def goal(self, task_id: str) -> Goal:
+        return self._recent(task_id)
+
+    def _goal(self, task_id: str) -> Goal:
         unknown = SeedbenchError(f"No WebShop task has the id {task_id[:80]!r}; list them with tasks(split).")
         found = _ID.fullmatch(task_id)
         row = self.catalogue.number(found[1]) if found else None
         if found is None or row is None:
             raise unknown
-        owner = int(np.searchsorted(self._owners, np.int32(row)))  # of another type would copy the array
+        owner = int(self._owners.searchsorted(np.int32(row)))  # of another type would copy the array
         if owner == len(self._owners) or self._owners[owner] != row:
             raise unknown
         names = self._names[self._first[owner] : self._first[owner + 1]]
