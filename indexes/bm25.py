@@ -70,7 +70,7 @@ class Bm25:
         corpus = hashlib.sha256(b"".join(kept[i][1] for i in order)).hexdigest()
         if progress is not None:
             progress(len(kept))
-        ids, titles, texts = (Strings.of(kept[i][column] for i in order) for column in (0, 2, 3))
+        ids, titles, texts = (Strings.of(str(kept[i][column]) for i in order) for column in (0, 2, 3))
         self._set_counted(postings, corpus, ids, titles, texts, k1, b)
 
     @classmethod

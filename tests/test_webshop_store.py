@@ -82,7 +82,7 @@ def imported(once: Path, tmp_path: Path) -> Path:
 def assert_same_shop(ours: Imported, theirs: Folder, queries: Iterator[str]) -> None:
     a, b = ours.catalogue, theirs.catalogue
     ids = list(b.ids())
-    assert list(a.ids()) == ids and a.digest() == b.digest()
+    assert list(a.ids()) == ids and a.digest() == b.digest() and a.meta["index"] == b._index.digest()
     for asin in ids:
         p, q = a.product(asin), b.product(asin)
         assert all(getattr(p, f.name) == getattr(q, f.name) for f in fields(Product)), asin

@@ -67,7 +67,8 @@ def draw_price(product: Product, rng: random.Random) -> float:
 
 def draw_bound(price: float, rng: random.Random) -> tuple[float, str]:
     """An upper bound of the price in dollars, and its words: the larger of two of the next four tens above it."""
-    candidates = [float(ten) for ten in range(10, 1000, 10) if ten > price][:4]
+    above = int(price // 10) * 10 + 10
+    candidates = [float(ten) for ten in range(above, 1000, 10)[:4]]
     if len(candidates) < 2:
         return UNBOUNDED, ""
     upper = max(rng.sample(candidates, 2))

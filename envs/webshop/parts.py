@@ -59,8 +59,9 @@ class Part(NamedTuple):
     def postings(self) -> Postings:
         """The terms of its products, numbered as they come."""
         found = self.arrays()
-        fields = (found[name] for name in ("starts", "docs", "codes", "pairs"))
-        return Postings(list(self.strings("terms")), *fields, *self.meta["counted"])
+        documents, length, total = self.meta["counted"]
+        terms = list(self.strings("terms"))
+        return Postings(terms, found["starts"], found["docs"], found["codes"], found["pairs"], documents, length, total)
 
 
 class SideFile(Mapping[str, Any]):
