@@ -75,9 +75,10 @@ class Eval:
     backend: Literal["fast", "textworld", "alfworld"] | None = None
     """ALFWorld's engine; by default fast."""
     max_steps: OptInt = None
-    """Step limit of an episode. Default: the environment's (ALFWorld: 14 on mini, 50 on published games)."""
+    """Step limit of an episode. Default: the environment's (ALFWorld: 14 on mini, 50 on published games; WebShop
+    15)."""
     history: OptInt = None
-    """How many past steps the prompt shows, -1 for all. Default: the environment's (ALFWorld: 5)."""
+    """How many past steps the prompt shows, -1 for all. Default: the environment's (ALFWorld: 5, WebShop: 2)."""
     temperature: OptFloat = None
     """Sampling temperature, 0 for greedy. Default 0.4."""
     top_p: OptFloat = None
@@ -200,10 +201,11 @@ class DataList:
 class DataImport:
     """Verify published files against the committed manifest and copy what an environment needs into one folder."""
 
-    env: Positional[Literal["alfworld"]]
+    env: Positional[Literal["alfworld", "webshop"]]
     """Which environment the files belong to."""
     source: Positional[Path]
-    """ALFWorld: the folder that holds json_2.1.1, or the published zip archive."""
+    """ALFWorld: the folder that holds json_2.1.1, or the published zip archive. WebShop: the folder with the original's
+    items_shuffle, items_ins_v2 and items_human_ins files, .json or .json.xz."""
     dest: Positional[Path]
     """Folder to fill; pass it to --data afterwards. An interrupted import goes on where it stopped."""
 
@@ -218,10 +220,10 @@ class DataCheck:
     Exit 1 if a file is damaged, differs or is missing from a split that is there. A folder may lack whole splits.
     """
 
-    env: Positional[Literal["alfworld"]]
+    env: Positional[Literal["alfworld", "webshop"]]
     """Which environment the files belong to."""
     data: Positional[str] = "mini"
-    """mini, or the folder of published files."""
+    """mini, or the folder of published or generated files."""
 
     def __call__(self) -> None:
         _lazy("seedbench.data", "run_check")(self.env, self.data)
@@ -231,14 +233,15 @@ class DataCheck:
 class DataGenerate:
     """Make tasks of your own, by the generator that made `mini`; results on them are marked unpinned."""
 
-    env: Positional[Literal["alfworld"]]
+    env: Positional[Literal["alfworld", "webshop"]]
     """Which environment to generate for."""
     dest: Positional[Path]
     """New folder; pass it to --data afterwards."""
     seed: int = 0
     """Seed of the generator; another seed gives other tasks."""
     level: int = 2
-    """Difficulty, 1 to 4; mini is 2. ALFWorld: more furniture, objects and distractors, and longer episodes."""
+    """Difficulty, 1 to 4; mini is 2. ALFWorld: more furniture, objects and distractors, and longer episodes.
+    WebShop: more near misses, options and attributes asked for, more words said otherwise than the shop does."""
     train: OptInt = None
     """Tasks of the train split. Without any of the four, as many as mini has; with some, only those splits."""
     dev: OptInt = None

@@ -208,7 +208,7 @@ class TextEnv(gym.Env[str, str], ABC):
     action_space = AnyText()
 
     @abstractmethod
-    def tasks(self, split: str) -> tuple[Task, ...]:
+    def tasks(self, split: str) -> Sequence[Task]:
         """The whole split in manifest order. Raises SeedbenchError for a split that is not at hand or is short."""
 
     @abstractmethod

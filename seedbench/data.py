@@ -29,7 +29,11 @@ def print_list(env: str, data: str) -> None:
     """One table: every environment, every split, how many tasks of which kinds, pinned or not; why some are absent."""
     table, notes = _table(f"data: {data}", ("environment", "split", "tasks", "kinds", "pinned")), []
     for env_id in environments(env):
-        probe = make_env(env_id, data=data)
+        try:
+            probe = make_env(env_id, data=data)
+        except SeedbenchError as error:  # an extra that is not installed hides no other environment
+            table.add_row(env_id, "-", "-", escape(str(error)), "")
+            continue
         for split in SPLITS:
             try:
                 tasks = probe.tasks(split)

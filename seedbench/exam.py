@@ -150,7 +150,7 @@ def _exam(env_id: str, config: Config) -> Exam:
     }
     names = splits(config.split)
     whole = {name: probe.tasks(name) for name in names}
-    tasks = {name: all_of_it[: config.limit] for name, all_of_it in whole.items()}
+    tasks = {name: tuple(all_of_it[: config.limit]) for name, all_of_it in whole.items()}
     part = {name: len(tasks[name]) < len(whole[name]) for name in names}
     pinned = {name: probe.pinned(name) for name in names}
     data = "mini" if config.data == "mini" else "real"

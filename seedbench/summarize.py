@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+from pydantic import JsonValue
 
 from seedbench import stats
 from seedbench.core import stream
@@ -88,7 +90,7 @@ def summarize(
             sum(_won(e) and e.steps <= REAL_LIMIT for e in flat) / len(flat) if max_steps > REAL_LIMIT else None
         ),
         pass_k=_pass_k(successes, trials) if trials > 1 else None,
-        metrics={},
+        metrics=_graded(kinds, played),
         partial=partial,
         pinned=pinned,
     )
@@ -126,6 +128,14 @@ def _success(won: Sequence[Sequence[float]], seed: int) -> Rate:
         return _bootstrapped(won, seed)
     wins = round(sum(group[0] for group in won))
     return Rate(mean=wins / len(won), ci=stats.wilson(wins, len(won)), n=len(won), method="wilson")
+
+
+def _graded(kinds: Mapping[str, Sequence[str]], played: Mapping[str, Sequence[EpisodeSummary]]) -> dict[str, JsonValue]:
+    """The mean score by kind, where scores say more than success: {} if none lies between 0 and 1."""
+    earned = {task: [e.score if e.ended != "error" else 0.0 for e in group] for task, group in played.items()}
+    if all(score in (0, 1) for group in earned.values() for score in group):
+        return {}
+    return {"score_by_kind": {kind: stats.cluster_mean([earned[i] for i in kinds[kind]]) for kind in sorted(kinds)}}
 
 
 def _bootstrapped(clusters: Sequence[Sequence[float]], seed: int) -> Rate:

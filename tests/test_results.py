@@ -48,7 +48,9 @@ def test_figures_by_hand():
     assert r.invalid_rate == 6 / 100
     assert (r.tokens.prompt, r.tokens.completion) == (900, 150)
     assert r.success_at_30 == 0.25  # t3 won too late, t1 in time
-    assert r.pass_k is None and r.metrics == {} and r.pinned and not r.partial
+    assert r.metrics == {"score_by_kind": {"heat": 1.0, "put": pytest.approx((1 + 0.25 + 0) / 3)}}
+    assert one(episodes=[e._replace(score=float(e.success)) for e in EPISODES]).metrics == {}
+    assert r.pass_k is None and r.pinned and not r.partial
     assert one(max_steps=30).success_at_30 is None
 
 
