@@ -21,7 +21,7 @@ class Strings(Sequence[str]):
 
     def __init__(self, data: np.ndarray, offsets: np.ndarray):
         self.data, self.offsets = data, offsets
-        self._view = memoryview(data)
+        self._view = data.data
 
     @classmethod
     def of(cls, strings: Iterable[str]) -> Strings:
