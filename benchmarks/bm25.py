@@ -1,8 +1,8 @@
 """Our BM25 and, where pyserini and Java are installed, real Lucene in the same run: python benchmarks/bm25.py
 
 A generated corpus of short documents with a Zipf vocabulary; queries of 3 to 12 words drawn from it. Prints seconds to
-build, memory, and milliseconds a query for the 50 best; CPU time, because it bears other load. Lucene's figure includes pyjnius
-and for fetching ids, as in any Python program.
+build, memory, and milliseconds a query for the 50 best; CPU time. Lucene's figure includes pyjnius and the fetching of
+ids, as a Python program would pay them.
 """
 
 from __future__ import annotations
