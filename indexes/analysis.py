@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import accumulate
 
 from seedbench.core import SeedbenchError
 from seedbench.indexes.porter import stem
@@ -43,7 +44,7 @@ PICTOGRAPHS = (
     "\U0001f888-\U0001f88f\U0001f8ae-\U0001f8ff\U0001f90c-\U0001f93a\U0001f93c-\U0001f945\U0001f947-\U0001fffd"
 )
 SKIN_TONES = "\U0001f3fb-\U0001f3ff"
-JOINER = r"\p{WB=ExtendNumLet}"
+JOINER = r"[_\u202f\u203f\u2040\u2054\ufe33\ufe34\ufe4d-\ufe4f\uff3f]"  # WB=ExtendNumLet
 # What changed class after Unicode 12.1: signs that are letters now, and format characters that are letters or numbers.
 SIGNS = "\u00b8\u02e5-\u02eb\u055a\u055f\u058a\ua708-\ua716"
 FORMATS = "\u0600-\u0605\u06dd\u070f\u08e2\U000110bd\U000110cd"
@@ -53,12 +54,14 @@ def _word(letter: str, digit: str, kana: str, hebrew: str, extend: str, mid_lett
     """Letters, numbers and Katakana with what may stand between them (WB5 to WB13b). Greedy is longest here."""
     letter, digit, kana, hebrew = (one + extend for one in (letter, digit, kana, hebrew))
     joiner = rf"(?:{JOINER}{extend})"
-    # Only a Hebrew letter keeps a quote after it (WB7a to WB7c).
-    quoted = rf"(?<={hebrew})(?:\"{extend}{hebrew}|'{extend})"
+    # Only a Hebrew letter keeps a quote after it (WB7a to WB7c); in Lucene not one that a mark ties to a letter before.
+    tied = rf"(?<!{letter}(?:(?<!{hebrew}){mid_letter}|(?!'){mid_letter}){extend}{hebrew})"
+    quoted = rf"(?<={hebrew}){tied}(?:\"{extend}{hebrew}|'{extend})"
     letters = rf"{letter}(?:{joiner}*{letter}|{mid_letter}{extend}{letter})*(?:{quoted})?"
     digits = rf"{digit}(?:{joiner}*{digit}|{mid_number}{extend}{digit})*"
     unit = rf"(?:{kana}(?:{joiner}*{kana})*|(?:{letters}|{digits})+)"
-    return rf"{joiner}*+{unit}(?:{joiner}+{unit})*{joiner}*"
+    # More than MAX_TOKEN cannot lead a token; without the bound a text of joiners alone would take quadratic time.
+    return rf"{joiner}{{0,{MAX_TOKEN}}}+{unit}(?:{joiner}+{unit})*{joiner}*"
 
 
 def _emoji(extend: str) -> str:
@@ -66,8 +69,9 @@ def _emoji(extend: str) -> str:
     picture, tone = rf"[{PICTOGRAPHS}]", rf"[{SKIN_TONES}]"
     mark = rf"[[\p{{WB=Extend}}\p{{WB=Format}}{FORMATS}]--[\ufe0e\ufe0f{SKIN_TONES}]]"
     marks = rf"(?:{mark}|\u200d++(?![{PICTOGRAPHS}{SKIN_TONES}]))*+"  # a ZWJ before another emoji joins the two
-    toned = rf"(?:\u200d*\p{{Emoji_Modifier_Base}}{marks}\u200d*)?{tone}{marks}"
-    one = rf"(?:{toned}|\u200d*{picture}{marks}\ufe0f?)"
+    joins = rf"\u200d{{0,{MAX_TOKEN}}}+"
+    toned = rf"(?:{joins}\p{{Emoji_Modifier_Base}}{marks}\u200d*)?{tone}{marks}"
+    one = rf"(?:{toned}|{joins}{picture}{marks}\ufe0f?)"
     tagged = r"[\U000e0020-\U000e007e]+\U000e007f"
     key = rf"[0-9#*](?:{mark}|\u200d)*\ufe0f?\u20e3{marks}"
     flag = rf"\p{{WB=RI}}{extend}\p{{WB=RI}}{extend}"
@@ -76,9 +80,8 @@ def _emoji(extend: str) -> str:
 
 def _compile() -> tuple[regex.Pattern[str], regex.Pattern[str]]:
     """A pattern whose successive matches are Lucene's tokens, but for those that are cut at MAX_TOKEN; and one for runs
-    of joiners, which no token starts with unless it reaches their end."""
-    extend_or_format = rf"[[\p{{WB=Extend}}\p{{WB=Format}}{FORMATS}]--[{SKIN_TONES}]]"
-    extend = rf"(?:{extend_or_format}|\u200d)*+"  # WB4
+    of joiners, where no token starts unless it reaches their end."""
+    extend = rf"[[\p{{WB=Extend}}\p{{WB=Format}}\p{{WB=ZWJ}}{FORMATS}]--[{SKIN_TONES}]]*+"  # WB4
     word = _word(
         letter=rf"[[\p{{WB=ALetter}}\p{{WB=Hebrew_Letter}}]--[{SIGNS}{FORMATS}]]",
         digit=rf"[[\p{{WB=Numeric}}\uff10-\uff19]--[{FORMATS}]]",
@@ -89,8 +92,9 @@ def _compile() -> tuple[regex.Pattern[str], regex.Pattern[str]]:
         mid_number=r"[\p{WB=MidNum}\p{WB=MidNumLet}']",
     )
     one = rf"(?:\p{{LB=SA}}{extend})+|[\p{{Script=Han}}\p{{Script=Hiragana}}]{extend}"  # Thai and the like; CJK
-    # Runs without a token are stepped over at once: trying each of their characters takes quadratic time.
-    run = rf"(?:(?:{JOINER}(?:{extend_or_format}|\u200d++(?![{PICTOGRAPHS}]))*+)+|\u200d+)"
+    # Step over a run of joiners without a token at once: much quicker than trying each of them.
+    mark = rf"[[\p{{WB=Extend}}\p{{WB=Format}}]--[\p{{LB=SA}}\p{{Script=Han}}{SKIN_TONES}]]"
+    run = rf"(?:{JOINER}{mark}*+)++"
     token = regex.compile(rf"{word}|{_emoji(extend)}|{one}|{run}(*SKIP)(*FAIL)", regex.V1)
     return token, regex.compile(run, regex.V1)
 
@@ -111,10 +115,11 @@ def _cut(text: str) -> list[str]:
     """The tokens of a text with one that is too long: Lucene looks at MAX_TOKEN units from a start and no further."""
     out, start = [], 0
     while start < len(text):
-        end = start + MAX_TOKEN
-        while _units(text[start:end]) > MAX_TOKEN:
-            end -= 1
-        if found := TOKEN.match(text, start, end):
+        found = TOKEN.match(text, start, start + MAX_TOKEN)
+        if found and _units(found[0]) > MAX_TOKEN:
+            sizes = accumulate(1 + (char > "\uffff") for char in found[0])
+            found = TOKEN.match(text, start, start + sum(size <= MAX_TOKEN for size in sizes))
+        if found:
             out.append(found[0])
             start = found.end()
         else:
