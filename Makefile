@@ -4,7 +4,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 EVAL ?=
 
-.PHONY: eval test test-slow check clean
+.PHONY: eval test test-slow check types clean
 .DEFAULT_GOAL := eval
 
 $(VENV)/bin/python:
@@ -12,7 +12,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
-	@echo "installing seedbench and its light base into $(VENV) (about 110 MB on disk)"
+	@echo "installing seedbench and its light base into $(VENV) (about 140 MB on disk)"
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
@@ -20,7 +20,7 @@ $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 # build, which on Linux x86-64 is CUDA's: say so before it is taken.
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@$(PY) -c 'import sys; sys.version_info[:2] == (3, 11) or print("note: pip may take the CUDA build of PyTorch: about 3 GB to download, 7 GB on disk")'
-	@echo "installing everything that the tests need into $(VENV) (about 2.5 GB on disk with a CPU build of PyTorch; compiles Fast Downward: a C++ compiler and minutes)"
+	@echo "installing everything that the tests need into $(VENV) (about 2 GB on disk with a CPU build of PyTorch; compiles Fast Downward: a C++ compiler and minutes)"
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[alfworld,train,dev]'
 	@touch $@ $(VENV)/.base
 
@@ -39,8 +39,15 @@ test-slow: $(VENV)/.dev
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(PY) -m mypy
+	$(MAKE) types
 	$(PY) -m pytest tests/test_imports.py
+
+# mypy does not know that envs/ is seedbench.envs, so it is shown a tree of links in which it is.
+types: $(VENV)/.dev
+	@rm -rf build/types && mkdir -p build/types
+	@cp -rs $(CURDIR)/seedbench build/types/seedbench
+	@cp -rs $(CURDIR)/envs build/types/seedbench/envs
+	cd build/types && $(abspath $(PY)) -m mypy --config-file $(CURDIR)/pyproject.toml
 
 clean:
 	rm -rf $(VENV) build *.egg-info

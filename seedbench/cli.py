@@ -38,10 +38,13 @@ class Eval:
       seedbench eval --agent expert --env alfworld --split seen
       seedbench eval --agent ./my_checkpoint --env alfworld --split seen,unseen --temperature 0
       seedbench eval --agent random --env alfworld --data DIR --split paper --trials 4
+      seedbench eval --agent openai:my-model@http://localhost:8000/v1 --env alfworld --temperature 0
     """
 
     agent: OptStr = None
-    """random | null | expert | the folder or hub id of a Hugging Face causal language model."""
+    """random | null | expert | human | the folder or hub id of a Hugging Face causal language model | openai:MODEL@URL
+    (an OpenAI-compatible endpoint, its key in OPENAI_API_KEY) | replay:RUN (the texts of a finished run) |
+    module:factory (your own agent, from the current directory)."""
     env: str = "all"
     """Comma list of environments, or all."""
     split: str = "seen,unseen"
@@ -123,6 +126,31 @@ class Eval:
 
 
 @dataclass(frozen=True)
+class Play:
+    """Play one episode yourself, with numbered actions, history and undo. Nothing is kept.
+
+    To be measured like any other agent, use `seedbench eval --agent human`.
+    """
+
+    env: Positional[str]
+    """Which environment, alfworld for example."""
+    data: str = "mini"
+    """mini (embedded) or the folder with the published files."""
+    split: str = "seen"
+    """train, dev, seen, unseen or paper."""
+    task: OptStr = None
+    """A task's id, or a part of it that fits no other; by default one drawn by the seed."""
+    seed: int = 0
+    """Seed of the draw and of the environment."""
+    max_steps: OptInt = None
+    """Step limit. Default: the environment's."""
+
+    def __call__(self) -> None:
+        data = self.data if self.data == "mini" else str(Path(self.data).resolve())
+        _lazy("seedbench.agents.human", "run")(self.env, data, self.split, self.task, self.seed, self.max_steps)
+
+
+@dataclass(frozen=True)
 class Table:
     """One table over finished runs, each figure with its interval."""
 
@@ -177,13 +205,41 @@ class DataCheck:
 
 
 @dataclass(frozen=True)
+class DataGenerate:
+    """Make tasks of your own, by the generator that made `mini`; results on them are marked unpinned."""
+
+    env: Positional[Literal["alfworld"]]
+    """Which environment to generate for."""
+    dest: Positional[Path]
+    """New folder; pass it to --data afterwards."""
+    seed: int = 0
+    """Seed of the generator; another seed gives other tasks."""
+    level: int = 2
+    """Difficulty, 1 to 4; mini is 2. ALFWorld: more furniture, objects and distractors, and longer episodes."""
+    train: OptInt = None
+    """Tasks of the train split. Default: as many as mini has; likewise for the other three."""
+    dev: OptInt = None
+    """Tasks of the dev split."""
+    seen: OptInt = None
+    """Tasks of the seen split."""
+    unseen: OptInt = None
+    """Tasks of the unseen split."""
+
+    def __call__(self) -> None:
+        given = {split: getattr(self, split) for split in ("train", "dev", "seen", "unseen")}
+        sizes = {split: n for split, n in given.items() if n is not None} or None
+        _lazy("seedbench.data", "run_generate")(self.env, self.dest, self.seed, self.level, sizes)
+
+
+@dataclass(frozen=True)
 class Data:
-    """List, import and check the games, goals and questions that environments play."""
+    """List, import, check and generate the games, goals and questions that environments play."""
 
     command: OmitSubcommandPrefixes[
         Annotated[DataList, subcommand("list")]
         | Annotated[DataImport, subcommand("import")]
         | Annotated[DataCheck, subcommand("check")]
+        | Annotated[DataGenerate, subcommand("generate")]
     ]
 
     def __call__(self) -> None:
@@ -200,6 +256,7 @@ class Doctor:
 
 Command = (
     Annotated[Eval, subcommand("eval")]
+    | Annotated[Play, subcommand("play")]
     | Annotated[Table, subcommand("table")]
     | Annotated[Data, subcommand("data")]
     | Annotated[Doctor, subcommand("doctor")]

@@ -202,6 +202,7 @@ class TextEnv(gym.Env[str, str], ABC):
     PRESETS: ClassVar[Mapping[str, Preset]] = {"seedbench": Preset()}
     max_steps: int
     data: str
+    playing: tuple[Task, int] | None = None  # task and trial under way, set by play(): for agents with needs_env
 
     observation_space = AnyText()
     action_space = AnyText()
@@ -249,6 +250,7 @@ class Agent(ABC):
 
     name: str = ""
     needs_env: ClassVar[bool] = False  # asks for the environments themselves; run.json records it
+    interactive: ClassVar[bool] = False  # talks to the terminal: one episode at a time, and no progress bar
     sampling: Sampling = Sampling()  # set before each environment is played
 
     @abstractmethod

@@ -54,6 +54,14 @@ def run_check(env: str, data: str) -> None:
     _print_rows(f"{env}: {data}", rows)
 
 
+def run_generate(env: str, dest: Path, seed: int, level: int, sizes: dict[str, int] | None) -> None:
+    """Generate a set of one's own into a new folder and say how hard it is."""
+    with progress(f"generate {env}") as report:
+        rows = _files(env).generate(dest, report, seed=seed, level=level, sizes=sizes)
+    _print_rows(f"{env}: {dest}, seed {seed}, level {level}", rows)
+    print(f"play it with: seedbench eval --agent expert --env {env} --data {dest}")
+
+
 def _files(env: str) -> Any:
     return import_module(f"seedbench.envs.{env}.files")
 
@@ -64,7 +72,7 @@ def _print_rows(title: str, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         table.add_row(*(escape(str(value)) for value in row.values()))
     Console().print(table)
-    if any(row["found"] and (row["missing"] or row["damaged"] or row["differs"]) for row in rows):
+    if any(row.get("found") and (row["missing"] or row["damaged"] or row["wrong"]) for row in rows):
         print(
             "seedbench: some files are missing or differ from the committed manifest (see the table).", file=sys.stderr
         )

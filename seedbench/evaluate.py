@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from seedbench import record
-from seedbench.agents import load_agent
+from seedbench.agents import load_agent, public_spec
 from seedbench.core import Agent, InfrastructureError, SeedbenchError
 from seedbench.exam import Config, Exam, plan, protocol
 from seedbench.provenance import software
@@ -30,6 +30,7 @@ def evaluate(config: Config, out: Path | None = None, console: Console | None = 
     """Start a run in a new folder and play it to its end; returns the folder."""
     exams = plan(config)
     agent = _agent(config)
+    config = dataclasses.replace(config, agent=public_spec(config.agent))  # no password reaches run.json
     now = datetime.datetime.now(datetime.UTC)
     if out is None:
         name = "".join(c if c.isalnum() or c in "-." else "-" for c in config.agent).strip("-.")[-40:]
@@ -45,7 +46,7 @@ def evaluate(config: Config, out: Path | None = None, console: Console | None = 
             "schema": RUN_SCHEMA,
             "status": "running",
             "config": dataclasses.asdict(config),
-            "agent": agent.describe(),
+            "agent": _describe(agent),
             "protocol": protocol(config, exams),
             "software": software(),
             "sessions": [],
@@ -75,7 +76,7 @@ def resume(out: Path, console: Console | None = None) -> Path:
             return out
         exams = plan(config)
         agent = _agent(config)
-        was, now = (run["agent"], run["protocol"]), (agent.describe(), protocol(config, exams))
+        was, now = (run["agent"], run["protocol"]), (_describe(agent), protocol(config, exams))
         for before, after in zip(was, json.loads(json.dumps(now)), strict=True):
             if changed := [k for k in {**before, **after} if before.get(k) != after.get(k)]:
                 raise SeedbenchError(
@@ -88,6 +89,11 @@ def resume(out: Path, console: Console | None = None) -> Path:
 def _agent(config: Config) -> Agent:
     options = {k: getattr(config, k) for k in ("batch", "device", "dtype", "threads", "chat_template")}
     return load_agent(config.agent, **options)
+
+
+def _describe(agent: Agent) -> dict[str, Any]:
+    """The agent's own words, and whether it sees more than a view, which is not left to them."""
+    return {**agent.describe(), "needs_env": agent.needs_env}
 
 
 def _session(
@@ -122,7 +128,7 @@ def _play(exams: list[Exam], agent: Agent, config: Config, journal: record.Journ
     def leave(episode: Episode, error: InfrastructureError) -> None:
         unplayed.append(f"{episode.task.id}: {error}")
 
-    with _progress(console) as progress:
+    with _progress(console, agent.interactive) as progress:
         for exam in exams:
             agent.sampling = exam.sampling
             bars = {}
@@ -135,7 +141,7 @@ def _play(exams: list[Exam], agent: Agent, config: Config, journal: record.Journ
                     progress.advance(bars[e.task.split])
                 else:
                     todo.append(e)
-            slots = config.batch
+            slots = 1 if agent.interactive else config.batch
             for t in play(
                 exam.make, todo, agent, slots=slots, prompt=exam.prompt, mode=config.parse, on_unplayed=leave
             ):
@@ -146,9 +152,9 @@ def _play(exams: list[Exam], agent: Agent, config: Config, journal: record.Journ
     return unplayed
 
 
-def _progress(console: Console) -> Progress:
+def _progress(console: Console, hidden: bool) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[won]}"))
-    return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console)
+    return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=hidden)
 
 
 def _finish(run: dict[str, Any], exams: list[Exam], config: Config, journal: record.Journal, out: Path) -> None:
@@ -199,7 +205,10 @@ def _token_line(entry: dict[str, Any]) -> dict[str, Any]:
 def _summary(entry: dict[str, Any], kinds: dict[str, str]) -> Any:
     from seedbench.summarize import EpisodeSummary
 
-    line, steps = entry["record"], entry["tokens"]
+    line, steps, usage = entry["record"], entry["tokens"], entry.get("usage")
+    if usage is None:  # an agent that keeps its tokens and counts none
+        ids = {"prompt_tokens": "prompt_ids", "completion_tokens": "completion_ids"}
+        usage = {k: sum(len(s.get(v, ())) for s in steps) for k, v in ids.items()} if steps else {}
     return EpisodeSummary(
         task=line["task"],
         kind=kinds[line["task"]],
@@ -209,6 +218,6 @@ def _summary(entry: dict[str, Any], kinds: dict[str, str]) -> Any:
         ended=line["ended"],
         steps=len(line["steps"]),
         invalid=sum(not s["format_valid"] for s in line["steps"]),
-        prompt_tokens=None if steps is None else sum(len(s.get("prompt_ids", ())) for s in steps),
-        completion_tokens=None if steps is None else sum(len(s.get("completion_ids", ())) for s in steps),
+        prompt_tokens=usage.get("prompt_tokens"),
+        completion_tokens=usage.get("completion_tokens"),
     )

@@ -66,6 +66,14 @@ def tokens(t: Trajectory) -> list[dict[str, Any]] | None:
     ]
 
 
+def usage(t: Trajectory) -> dict[str, int] | None:
+    """Tokens of an episode as its model's server counted them; None where a turn has no count."""
+    if not t.steps or not all(s.reply.usage for s in t.steps):
+        return None
+    names = ("prompt_tokens", "completion_tokens")
+    return {name: sum(s.reply.usage.get(name, 0) for s in t.steps) for name in names}
+
+
 def key(line: Record) -> Key:
     """Which episode a record is of."""
     return line["env"], line["split"], line["task"], line["trial"]
@@ -116,7 +124,7 @@ class Journal:
         """Write one finished episode and hand it to the operating system, so that a killed process loses nothing."""
         assert self._file is not None
         line = record(t)
-        entry = {"record": line, "tokens": tokens(t)}
+        entry = {"record": line, "tokens": tokens(t), "usage": usage(t)}
         at = self.path.stat().st_size
         rest = memoryview(canonical(entry).encode() + b"\n")
         try:
@@ -128,7 +136,7 @@ class Journal:
         self.offsets[key(line)] = at
 
     def entries(self, order: Iterable[Key]) -> Iterator[dict[str, Any]]:
-        """Journal entries ({"record", "tokens"}) in the given order, one in memory at a time."""
+        """Journal entries ({"record", "tokens", "usage"}) in the given order, one in memory at a time."""
         with self.path.open("rb") as f:
             for k in order:
                 f.seek(self.offsets[k])

@@ -120,6 +120,7 @@ class _Running:
     sha: str = ""
 
     def reset(self) -> None:
+        self.env.playing = (self.episode.task, self.episode.trial)
         try:
             observation, info = self.env.reset(seed=self.episode.env_seed, options={"task": self.episode.task.id})
             self._see(observation, info["goal"], info["admissible"])

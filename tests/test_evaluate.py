@@ -89,7 +89,22 @@ def test_bytes_do_not_depend_on_the_batch_and_do_on_the_seed(tmp_path: Path) -> 
 
 def test_figures_are_those_of_the_lines(tmp_path: Path) -> None:
     out = tmp_path / "r"
-    run("eval", "--agent", "random", *BASE, "--split", "seen", "--trials", 3, "--limit", 20, "--out", out)
+    run(
+        "eval",
+        "--agent",
+        "expert",
+        *BASE,
+        "--split",
+        "seen",
+        "--trials",
+        3,
+        "--limit",
+        20,
+        "--max-steps",
+        6,
+        "--out",
+        out,
+    )
     (result,) = results(out)["results"]
     got = lines(out)
     assert result["attempted"] == len(got) == 60
@@ -361,8 +376,9 @@ def test_greedy_and_sampled_runs_repeat_themselves_whatever_the_batch(checkpoint
         for batch in (1, 3):
             out = tmp_path / f"{temperature}-{batch}"
             run("eval", "--agent", checkpoint, *MODEL, "--temperature", temperature, "--batch", batch, "--out", out)
-            runs.append(([[s["text"] for s in line["steps"]] for line in lines(out)],
-                         [s["logprobs"] for k in record.read_lines(out / "tokens.jsonl.gz") for s in k["steps"]]))  # fmt: skip
+            said = [[s["text"] for s in line["steps"]] for line in lines(out)]
+            kept = record.read_lines(out / "tokens.jsonl.gz")
+            runs.append((said, [s["logprobs"] for k in kept for s in k["steps"]]))
         assert runs[0][0] == runs[1][0]
         for one, other in zip(runs[0][1], runs[1][1], strict=True):
             assert one == pytest.approx(other, abs=1e-4)

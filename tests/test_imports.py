@@ -18,9 +18,9 @@ LAYERS = [
     {"core"},
     {"prompts", "record", "stats", "provenance"},
     {"rollout", "results"},
-    {"summarize"},
+    {"summarize", "view"},
     {"agents", "policy", "exam"},
-    {"evaluate", "train", "view", "data", "doctor"},
+    {"evaluate", "train", "data", "doctor"},
     {"cli", "__main__"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer} | {"__init__": 0}

@@ -66,7 +66,7 @@ class Counter(TextEnv):
         return str(rng.choice(["down", "up"]))
 
     def clone(self) -> Counter:
-        other = Counter()
+        other = type(self)()
         other.__dict__.update(self.__dict__)
         return other
 

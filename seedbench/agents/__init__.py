@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from seedbench.core import Agent, SeedbenchError
 
-SPECS = "random, null, expert, or the path or hub id of a Hugging Face causal LM"
+SPECS = (
+    "random, null, expert, human, the path or hub id of a Hugging Face causal LM, openai:MODEL@URL, replay:RUN, or "
+    "module:factory"
+)
 
 
 def load_agent(spec: str, **options: Any) -> Agent:
-    """The agent a spec names. A word is a scripted agent; anything else is a model folder or hub id.
+    """The agent a spec names. A word is a scripted agent or a person; a prefix or module:factory, one of those.
 
-    `options` are those of seedbench.agents.local.LocalAgent; scripted agents need none. Raises SeedbenchError with
-    the cure when the spec names nothing that can be loaded.
+    Anything else is a model folder or hub id. `options` are those of seedbench.agents.local.LocalAgent; endpoints take
+    `batch` of them, and the others need none. Raises SeedbenchError with the cure when the spec names nothing that can
+    be loaded.
     """
     from seedbench.agents import scripted
 
@@ -21,6 +26,33 @@ def load_agent(spec: str, **options: Any) -> Agent:
         return scripted.AGENTS[spec]()
     if not spec:
         raise SeedbenchError(f"--agent is empty: give one of {SPECS}.")
+    if spec == "human":
+        from seedbench.agents.human import Human
+
+        return Human()
+    if spec.startswith("openai:"):
+        from seedbench.agents.endpoint import Endpoint
+
+        return Endpoint(spec, batch=options.get("batch", 64))
+    if spec.startswith("replay:"):
+        from seedbench.agents.replay import Replay
+
+        return Replay(spec)
+    if ":" in spec and not Path(spec).exists():  # no hub id holds a colon
+        from seedbench.agents import custom
+
+        if custom.SPEC.fullmatch(spec):
+            return custom.load_custom(spec)
+        raise SeedbenchError(f"--agent {spec} is no folder and no known kind of agent: give one of {SPECS}.")
     from seedbench.agents.local import LocalAgent
 
     return LocalAgent(spec, **options)
+
+
+def public_spec(spec: str) -> str:
+    """`spec` without the user and password that the URL of an endpoint may hold: this is what may be written."""
+    if not spec.startswith("openai:"):
+        return spec
+    from seedbench.agents import endpoint
+
+    return endpoint.read_spec(spec)[0]
