@@ -56,10 +56,11 @@ def evaluate(config: Config, out: Path | None = None, console: Console | None = 
     return out
 
 
-def resume(out: Path, console: Console | None = None) -> Path:
+def resume(out: Path, console: Console | None = None, server: str | None = None) -> Path:
     """Finish a run that was stopped, from its folder alone; the bytes become those of an uninterrupted run.
 
-    Raises SeedbenchError when the folder is no run, or environment, prompt or agent are not what they were.
+    `server` is where the environment is served now, if it has moved. Raises SeedbenchError when the folder is no run,
+    or environment, prompt or agent are not what they were.
     """
     if not (out / "run.json").exists():
         raise SeedbenchError(
@@ -74,6 +75,11 @@ def resume(out: Path, console: Console | None = None) -> Path:
         if run["status"] == "complete":
             (out / "journal.jsonl").unlink(missing_ok=True)
             return out
+        if server is not None:
+            if config.server is None:
+                raise SeedbenchError(f"{out} was not begun on a server: leave out --server.")
+            config = dataclasses.replace(config, server=server)
+            run["config"]["server"] = server
         exams = plan(config)
         agent = _agent(config)
         was, now = (run["agent"], run["protocol"]), (_describe(agent), protocol(config, exams))
