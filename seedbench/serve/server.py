@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import logging
 import os
 import signal
 import threading
@@ -70,6 +71,7 @@ def run(app: Flask, host: str, port: int, threads: int, port_file: Path | None, 
         raise SeedbenchError(
             f"cannot listen on {host} port {port} ({error}): give another --port or --host."
         ) from error
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns whenever a request waits for a thread
     bound = getattr(server, "effective_port", None) or server.effective_listen[0][1]
     if port_file is not None:
         _write_port(port_file, bound)
