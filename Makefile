@@ -21,7 +21,7 @@ $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@$(PY) -c 'import sys; sys.version_info[:2] == (3, 11) or print("note: pip may take the CUDA build of PyTorch: about 3 GB to download, 7 GB on disk")'
 	@echo "installing everything that the tests need into $(VENV) (about 2 GB on disk with a CPU build of PyTorch; compiles Fast Downward: a C++ compiler and minutes)"
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[alfworld,train,dev]'
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[alfworld,webshop,train,dev]'
 	@touch $@ $(VENV)/.base
 
 eval: $(VENV)/.base

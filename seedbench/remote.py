@@ -279,7 +279,7 @@ def _class(base: type[RemoteEnv], env_id: str) -> type[RemoteEnv]:
         entry: Any = gym.spec(env_id).entry_point
     except gym.error.Error as error:
         raise SeedbenchError(f"{env_id} is no environment here ({error}): update seedbench, or register it.") from error
-    local = load_env_creator(entry) if isinstance(entry, str) else entry
+    local: Any = load_env_creator(entry) if isinstance(entry, str) else entry
     own = {k: getattr(local, k) for k in ("PROMPT", "PRESETS", "replay")}
     return type(
         f"Remote{local.__name__}", (base,), {**own, "parse": staticmethod(local.parse), "__doc__": base.__doc__}

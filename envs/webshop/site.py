@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flask import Blueprint, Response, abort, redirect, render_template, request, session, url_for
+from flask.sansio.blueprints import BlueprintSetupState
 from werkzeug.wrappers import Response as AnyResponse
 
 from seedbench.core import SeedbenchError, stream
@@ -76,7 +77,7 @@ class Shop:
 
 def _blueprint(shop: Shop) -> Blueprint:
     site = Blueprint("shop", __name__, template_folder="templates")
-    site.record_once(lambda state: state.app.config.from_mapping(_COOKIE, SECRET_KEY=secrets.token_bytes(32)))
+    site.record_once(_cookies)
     site.after_request(_harden)
     site.add_app_template_filter(_dollars, "dollars")
     site.add_app_template_filter(_hue, "hue")
@@ -117,7 +118,7 @@ def _blueprint(shop: Shop) -> Blueprint:
         tab = request.args.get("tab", TABS[0])
         if tab not in TABS:
             abort(404, "there is no such tab")
-        here = {"asin": product.asin, "q": _query(), "page": _page_number()}
+        here: dict[str, Any] = {"asin": product.asin, "q": _query(), "page": _page_number()}
 
         def link(**changes: str) -> str:
             options = {OPTION + name: value for name, value in chosen.items()}
@@ -169,6 +170,10 @@ def _blueprint(shop: Shop) -> Blueprint:
 
 
 _COOKIE = {"SESSION_COOKIE_NAME": "seedbench_shop", "SESSION_COOKIE_SAMESITE": "Lax", "SESSION_COOKIE_HTTPONLY": True}
+
+
+def _cookies(state: BlueprintSetupState) -> None:
+    state.app.config.update(_COOKIE, SECRET_KEY=secrets.token_bytes(32))
 
 
 def page_error(status: int, cause: str) -> tuple[str, int]:

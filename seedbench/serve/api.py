@@ -35,12 +35,9 @@ class Served:
         self.probe(None).digest()
 
     def make(self, max_steps: int | None, split: str | None = None) -> TextEnv:
-        """A new environment. Refused: 400 for a setting that it does not take."""
+        """A new environment. Raises SeedbenchError for a setting that it does not take."""
         settings = {k: v for k, v in (("max_steps", max_steps), ("split", split)) if v is not None}
-        try:
-            return self._make(**settings)
-        except SeedbenchError as error:
-            raise Refused(400, "bad_setting", str(error)) from error
+        return self._make(**settings)
 
     def _probe(self, max_steps: int | None) -> TextEnv:
         return self.make(max_steps)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from flask import Blueprint, Flask, Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from seedbench.core import TextEnv
+from seedbench.core import SeedbenchError, TextEnv
 from seedbench.serve.api import Served, blueprint, reply
 from seedbench.serve.sessions import Refused, Sessions
 
@@ -25,7 +25,7 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._requests: Counter[tuple[str, int]] = Counter()
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
         self.under_way = 0
         self.stopping = False
 
@@ -45,10 +45,11 @@ class Metrics:
         live = len(sessions)
         with self._lock:
             requests, seconds = sorted(self._requests.items()), sorted(self._seconds.items())
-        families: list[tuple[str, str, str, list[tuple[str, float]]]] = [
+        counted = served.sessions.counts.items()
+        families: list[tuple[str, str, str, Sequence[tuple[str, float]]]] = [
             ("sessions", "gauge", "Sessions held now.", [("", live)]),
             ("sessions_limit", "gauge", "Sessions that may be held at a time.", [("", sessions.limit)]),
-            *((f"sessions_{k}_total", "counter", f"Sessions {k}.", [("", n)]) for k, n in sessions.counts.items()),
+            *[(f"sessions_{k}_total", "counter", f"Sessions {k}.", [("", n)]) for k, n in counted],
             ("episodes_total", "counter", "Episodes begun.", [("", served.episodes)]),
             ("steps_total", "counter", "Steps taken.", [("", served.steps)]),
             ("requests_under_way", "gauge", "Requests being answered.", [("", self.under_way)]),
@@ -121,6 +122,10 @@ def create_app(
     @app.errorhandler(Refused)
     def refused(error: Refused) -> Any:
         return failed(error.status, error.code, error.message, error.retry_after)
+
+    @app.errorhandler(SeedbenchError)
+    def bad_setting(error: SeedbenchError) -> Any:
+        return failed(400, "bad_setting", str(error))
 
     @app.errorhandler(HTTPException)
     def http_error(error: HTTPException) -> Any:
