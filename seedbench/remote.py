@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Mapping
 from functools import cache, partial
+from itertools import count
 from typing import Any, ClassVar, NoReturn
 from urllib.parse import urlsplit
 
@@ -92,8 +93,8 @@ class Client:
         if opens:
             self._leave_alone("sessions")
         until = time.monotonic() + self.deadline
-        for attempt in range(1_000_000):
-            wait = min(self.backoff * 2**attempt, 5.0)
+        for attempt in count():
+            wait = min(self.backoff * 2 ** min(attempt, 10), 5.0)
             try:
                 response = self._session().request(
                     method, f"{self.url}/api/{name}", timeout=(min(5.0, self.deadline), self.deadline), **how
