@@ -176,9 +176,9 @@ def _cookies(state: BlueprintSetupState) -> None:
     state.app.config.update(_COOKIE, SECRET_KEY=secrets.token_bytes(32))
 
 
-def page_error(status: int, cause: str) -> tuple[str, int]:
+def page_error(status: int, cause: str) -> Response:
     """A page that says what was wrong, in words and with a way back."""
-    return render_template("error.html", status=status, cause=cause), status
+    return _harden(Response(render_template("error.html", status=status, cause=cause), status))
 
 
 def _harden(response: Response) -> Response:
