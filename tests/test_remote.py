@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -275,6 +277,15 @@ def test_something_else_behind_the_url_gets_one_sentence() -> None:
 def test_an_environment_that_is_not_registered_here_gets_one_sentence() -> None:
     with pytest.raises(SeedbenchError, match="no environment here"):
         RemoteEnv("nope/Nope-v0", "http://127.0.0.1:1")
+
+
+def test_without_requests_there_is_one_sentence() -> None:
+    code = (
+        "import sys; sys.modules['requests'] = None; from seedbench.cli import main; "
+        "main(['eval', '--agent', 'null', '--env', 'alfworld', '--server', 'http://127.0.0.1:1'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and "seedbench[serve]" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_each_thread_has_its_own_connection(url: str) -> None:

@@ -10,13 +10,17 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
 
+from seedbench import remote
+from seedbench.agents.scripted import Random
 from seedbench.core import SeedbenchError, Task
 from seedbench.envs.webshop import site
 from seedbench.envs.webshop.data import Dataset
 from seedbench.envs.webshop.env import WebShopEnv
 from seedbench.envs.webshop.goals import Goal
+from seedbench.rollout import Episode, play
 from seedbench.serve.app import create_app
 from tests import webshop_shop
 from tests.conftest import need
@@ -218,6 +222,21 @@ def test_the_api_beside_the_pages(folder: Path) -> None:
     assert answer.status_code == 409
     assert client.get("/api/nope").json["error"] == "no_such_page"
     assert client.get("/health").status_code == 404  # the API has one place here
+
+
+def test_random_play_over_http_is_random_play_here(folder: Path) -> None:
+    make = partial(WebShopEnv, data=folder, tagger="lexicon")
+    new = WEBSHOP not in gym.registry
+    if new:
+        gym.register(id=WEBSHOP, entry_point=WebShopEnv, order_enforce=False)
+    try:
+        episodes = [Episode(task, trial=k) for task in make().tasks("seen")[:6] for k in range(2)]
+        with threaded(shop_app(folder)) as url:
+            there = list(play(remote.connect(url, WEBSHOP), episodes, Random(), slots=5))
+        assert there == list(play(make, episodes, Random(), slots=5))
+    finally:
+        if new:
+            gym.registry.pop(WEBSHOP)
 
 
 # In a browser

@@ -11,7 +11,7 @@ from typing import Any
 from flask import Blueprint, Flask, Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from seedbench.core import SeedbenchError, TextEnv
+from seedbench.core import InfrastructureError, SeedbenchError, TextEnv
 from seedbench.serve.api import Served, blueprint, reply
 from seedbench.serve.sessions import Refused, Sessions
 
@@ -125,6 +125,8 @@ def create_app(
 
     @app.errorhandler(SeedbenchError)
     def bad_setting(error: SeedbenchError) -> Any:
+        if isinstance(error, InfrastructureError):
+            return failed(503, "unavailable", str(error), 1.0)
         return failed(400, "bad_setting", str(error))
 
     @app.errorhandler(HTTPException)
