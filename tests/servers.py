@@ -42,13 +42,21 @@ def threaded(app: Any, threads: int = 8) -> Iterator[str]:
     """The app under waitress on a thread of this process; yields its URL."""
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     server = create_server(app, host="127.0.0.1", port=0, threads=threads)
-    thread = threading.Thread(target=server.run, daemon=True)
+    stop = threading.Event()
+
+    def loop() -> None:  # server.run() ends by a signal to the main thread only
+        while not stop.is_set():
+            server.asyncore.loop(timeout=0.05, map=server._map, count=1)
+
+    thread = threading.Thread(target=loop, daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.effective_port}"
     finally:
-        server.close()
+        stop.set()
+        thread.join()
         server.task_dispatcher.shutdown()
+        server.asyncore.close_all(server._map)
 
 
 @contextmanager

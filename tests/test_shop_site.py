@@ -12,6 +12,8 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from seedbench import remote
 from seedbench.agents.scripted import Random
@@ -134,6 +136,32 @@ def test_forms_refuse_what_the_pages_do_not_offer(odd: Any) -> None:
 def test_empty_and_strange_searches_find_nothing(odd: Any) -> None:
     for query in ("", " ", "zzzz", "<r>", "<a>", "\0", "ﷺ"):
         assert "Nothing found" in text(odd.get("/search", query_string={"q": query}))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    path=st.sampled_from(["/", "/search", "/item", "/done", "/buy", "/task"]),
+    fields=st.dictionaries(
+        st.sampled_from(["q", "page", "asin", "tab", "split", "o.color", "o.size", "o.", "o.nope"]),
+        st.text(max_size=30) | st.sampled_from(["B00000ODD1", "red", "1", "2", "features", "seen", NASTY]),
+    ),
+    method=st.sampled_from(["GET", "POST"]),
+)
+def test_no_request_makes_the_shop_fail(odd: Any, path: str, fields: dict[str, str], method: str) -> None:
+    given_as = {"query_string": fields} if method == "GET" else {"data": fields}
+    answer = odd.open(path, method=method, **given_as)
+    assert answer.status_code in (200, 303, 400, 404, 405) and "<script" not in answer.text
+
+
+def test_every_page_of_the_real_catalogue_can_be_shown(shared_data: Path) -> None:
+    client = shop_app(shared_data / "webshop").test_client()
+    env = WebShopEnv(data=shared_data / "webshop", tagger="lexicon")
+    for number, asin in enumerate(env.catalogue.ids()):
+        page = text(client.get("/item", query_string={"asin": asin, "tab": site.TABS[number % len(site.TABS)]}))
+        assert (
+            escape(env.catalogue.product(asin).title[:20]).replace("&quot;", "&#34;").replace("&#x27;", "&#39;") in page
+        )
+    assert number >= 900
 
 
 def test_results_come_ten_a_page_in_the_environments_order(folder: Path) -> None:
