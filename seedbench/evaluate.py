@@ -147,7 +147,7 @@ def _play(exams: list[Exam], agent: Agent, config: Config, journal: record.Journ
                     progress.advance(bars[e.task.split])
                 else:
                     todo.append(e)
-            slots = 1 if agent.interactive else config.batch
+            slots = 1 if agent.interactive else exam.slots
             for t in play(
                 exam.make, todo, agent, slots=slots, prompt=exam.prompt, mode=config.parse, on_unplayed=leave
             ):

@@ -76,6 +76,7 @@ class Exam:
     pinned: dict[str, bool]
     protocol: dict[str, Any]
     data: str
+    slots: int  # episodes under way at a time
 
     def episodes(self, config: Config) -> Iterator[Episode]:
         """Manifest order: split by split, task by task, trial by trial."""
@@ -155,7 +156,8 @@ def _exam(env_id: str, config: Config) -> Exam:
     part = {name: len(tasks[name]) < len(whole[name]) for name in names}
     pinned = {name: probe.pinned(name) for name in names}
     data = "mini" if probe.data == "mini" else "real"
-    return Exam(env_id, partial(make, **kwargs), prompt, sampling, tasks, part, pinned, protocol, data)
+    slots = min(config.batch, probe.max_sessions or config.batch)
+    return Exam(env_id, partial(make, **kwargs), prompt, sampling, tasks, part, pinned, protocol, data, slots)
 
 
 def make_env(env_id: str, **kwargs: Any) -> TextEnv:

@@ -17,7 +17,7 @@ FOLDERS = {"envs": "seedbench.envs", "indexes": "seedbench.indexes", "baselines"
 LAYERS = [
     {"core"},
     {"prompts", "record", "stats", "provenance"},
-    {"rollout", "results", "remote"},
+    {"rollout", "results", "client", "remote"},
     {"summarize", "view"},
     {"agents", "policy", "exam"},
     {"evaluate", "train", "data", "doctor", "serve"},

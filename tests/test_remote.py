@@ -23,9 +23,10 @@ from hypothesis import strategies as st
 
 from seedbench import remote
 from seedbench.agents.scripted import Random
+from seedbench.client import Client, EpisodeOver, RemoteFault
 from seedbench.core import InfrastructureError, SeedbenchError, TextEnv, UnsupportedError, View
 from seedbench.exam import make_env
-from seedbench.remote import Client, EpisodeOver, RemoteEnv, RemoteFault
+from seedbench.remote import RemoteEnv
 from seedbench.rollout import Episode, play
 from seedbench.serve.app import create_app
 from tests.servers import breaking, serving, threaded
@@ -364,6 +365,12 @@ def test_presets_and_step_limits_reach_the_server(url: str, tmp_path: Path) -> N
     here, there = (results(tmp_path / n)["protocol"] for n in "02")
     assert here == there and here["environments"][ALFWORLD]["max_steps"] == 2
     assert all(len(line["steps"]) == 2 for line in lines(tmp_path / "2"))
+
+
+def test_a_run_takes_no_more_sessions_than_the_server_has(tmp_path: Path) -> None:
+    with threaded(create_app(ALFWORLD, partial(make_env, ALFWORLD), max_sessions=2)) as url:
+        run("eval", *BASE, "--server", url, "--out", tmp_path / "r")
+    assert all(r["attempted"] == 12 and r["errors"] == 0 for r in results(tmp_path / "r")["results"])
 
 
 MISTAKES = [
