@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from html import escape
@@ -290,66 +291,91 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         options.add_argument(flag)
     options.add_experimental_option("prefs", {"profile.managed_default_content_settings.javascript": 2})  # none needed
     driver = webdriver.Chrome(options=options, service=Service(str(shutil.which(DRIVER))))
-    driver.implicitly_wait(5)
     yield driver
     driver.quit()
 
 
-def press_tab_to(browser: Any, label: str) -> None:
-    """Move the keyboard's focus to the element of that text."""
-    from selenium.webdriver import ActionChains, Keys
+class Person:
+    """Someone in front of the browser: looks until the page shows what was expected, as pages take their time."""
 
-    for _ in range(60):
-        ActionChains(browser).send_keys(Keys.TAB).perform()
-        if browser.switch_to.active_element.text == label:
-            return
-    raise AssertionError(f"the keyboard does not reach {label}")
+    def __init__(self, browser: Any):
+        self.browser = browser
+
+    def sees(self, css: str, says: str | set[str]) -> None:
+        """Wait until the elements of that selector hold a text, or are just these."""
+        from selenium.common.exceptions import StaleElementReferenceException
+
+        found: list[str] = []
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            try:
+                found = [e.text for e in self.browser.find_elements("css selector", css)]
+            except StaleElementReferenceException:  # the page changed under the question
+                continue
+            if set(found) == says if isinstance(says, set) else any(says in text for text in found):
+                return
+        raise AssertionError(f"{css} shows {found}, not {says!r}, at {self.browser.current_url}")
+
+    def clicks(self, link: str) -> None:
+        self.browser.find_element("partial link text", link).click()
+
+    def searches(self, words: str) -> None:
+        from selenium.webdriver import Keys
+
+        box = self.browser.find_element("id", "q")
+        box.clear()
+        box.send_keys(words + Keys.ENTER)
+        self.sees("h1", words)
+
+    def tabs_to(self, label: str) -> Any:
+        """Move the keyboard's focus to the element of that text."""
+        from selenium.webdriver import ActionChains, Keys
+
+        for _ in range(60):
+            ActionChains(self.browser).send_keys(Keys.TAB).perform()
+            if self.browser.switch_to.active_element.text == label:
+                return self.browser.switch_to.active_element
+        raise AssertionError(f"the keyboard does not reach {label}")
 
 
 def test_a_person_searches_chooses_options_buys_and_reads_the_score(browser: Any, folder: Path) -> None:
-    from selenium.webdriver import Keys
-    from selenium.webdriver.common.by import By
-
-    env = WebShopEnv(data=folder, tagger="lexicon")
+    env, person = WebShopEnv(data=folder, tagger="lexicon"), Person(browser)
     with threaded(shop_app(folder)) as url:
         browser.get(url)
-        instruction = browser.find_element(By.ID, "instruction").text
-        goal = next(
-            g for g in map(env.dataset.goal, (t.id for t in env.tasks("seen"))) if g.instruction_text == instruction
-        )
-        assert isinstance(goal.goal_options, dict)
-        browser.find_element(By.ID, "q").send_keys("shirt cream lamp" + Keys.ENTER)
-        browser.find_element(By.PARTIAL_LINK_TEXT, "Next").click()
-        assert "Page 2 of" in browser.find_element(By.CSS_SELECTOR, ".pager").text
-        browser.find_element(By.PARTIAL_LINK_TEXT, "Prev").click()
-        browser.find_element(By.ID, "q").clear()
-        browser.find_element(By.ID, "q").send_keys(goal.name + Keys.ENTER)
-        browser.find_element(By.CSS_SELECTOR, f".card[href*='{goal.asin}']").click()
-        assert goal.name in browser.find_element(By.TAG_NAME, "h1").text
-        for value in goal.goal_options.values():
-            browser.find_element(By.LINK_TEXT, value).click()
-        chosen = {e.text for e in browser.find_elements(By.CSS_SELECTOR, ".option[aria-current]")}
-        assert chosen == set(goal.goal_options.values())
+        instruction = browser.find_element("id", "instruction").text
+        goals = [env.dataset.goal(task.id) for task in env.tasks("seen")]
+        goal = next(g for g in goals if g.instruction_text == instruction)
+        wanted = goal.goal_options
+        assert isinstance(wanted, dict)
+        person.searches("shirt cream lamp")
+        person.clicks("Next")
+        person.sees(".pager", "Page 2 of")
+        person.clicks("Prev")
+        person.sees(".pager", "Page 1 of")
+        person.searches(goal.name)
+        browser.find_element("css selector", f".card[href*='{goal.asin}']").click()
+        person.sees("h1", goal.name)
+        for n, value in enumerate(wanted.values(), 1):
+            browser.find_element("link text", value).click()
+            person.sees(".option[aria-current]", set(list(wanted.values())[:n]))
         for tab, says in (("Features", goal.name), ("Reviews", "no reviews"), ("Attributes", goal.attributes[0])):
-            browser.find_element(By.LINK_TEXT, tab).click()
-            assert says in browser.find_element(By.ID, "tab").text
+            person.clicks(tab)
+            person.sees("#tab", says)
         browser.back()
-        assert len(browser.find_elements(By.CSS_SELECTOR, ".option[aria-current]")) == len(chosen)
-        press_tab_to(browser, "Buy now")
-        browser.switch_to.active_element.send_keys(Keys.ENTER)
-        assert browser.find_element(By.ID, "score").text == "1.000"
-        table = browser.find_element(By.TAG_NAME, "table").text
-        assert all(wish in table for wish in (*goal.attributes, *goal.goal_options.values())) and "✗" not in table
+        person.sees("#tab", "no reviews")
+        person.sees(".option[aria-current]", set(wanted.values()))
+        person.tabs_to("Buy now").send_keys("\n")
+        person.sees("#score", "1.000")
+        table = browser.find_element("tag name", "table").text
+        assert all(wish in table for wish in (*goal.attributes, *wanted.values())) and "✗" not in table
         browser.back()
-        assert "purchase is made" in browser.find_element(By.CSS_SELECTOR, ".item").text
+        person.sees(".item", "purchase is made")
         browser.get(f"{url}/done")
-        assert browser.find_element(By.ID, "score").text == "1.000"
+        person.sees("#score", "1.000")
 
 
 @pytest.mark.parametrize("width", [360, 1100])
 def test_no_page_is_wider_than_the_window(browser: Any, folder: Path, width: int) -> None:
-    from selenium.webdriver.common.by import By
-
     with threaded(shop_app(folder)) as url:
         size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -357,5 +383,5 @@ def test_no_page_is_wider_than_the_window(browser: Any, folder: Path, width: int
             browser.get(url + path)
             layout = browser.execute_cdp_cmd("Page.getLayoutMetrics", {})
             assert layout["cssContentSize"]["width"] <= width, path
-            assert browser.find_element(By.TAG_NAME, "h1").text
+            assert browser.find_element("tag name", "h1").text
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
