@@ -134,11 +134,11 @@ def create_app(
         status = error.code or 500
         if error.response is not None or status < 400:  # a redirect
             return error.get_response()
-        causes = {
-            404: f"there is nothing at this address; the API is {', '.join(_routes(app))}",
-            413: f"the request is larger than {MAX_BODY} bytes",
-        }
-        return failed(status, CODES.get(status, "bad_request"), causes.get(status, error.description or error.name))
+        own = error.description if error.description != type(error).description else None  # what abort() was given
+        causes = {404: "there is nothing at this address", 413: f"the request is larger than {MAX_BODY} bytes"}
+        if pages is None:
+            causes[404] += f"; the API is {', '.join(_routes(app))}"
+        return failed(status, CODES.get(status, "bad_request"), own or causes.get(status, error.name))
 
     @app.errorhandler(Exception)
     def unexpected(error: Exception) -> Any:
