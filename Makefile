@@ -42,11 +42,11 @@ check: $(VENV)/.dev
 	$(MAKE) types
 	$(PY) -m pytest tests/test_imports.py
 
-# mypy does not know that envs/ is seedbench.envs, so it is shown a tree of links in which it is.
+# mypy does not know that envs/ is seedbench.envs (and so on), so it is shown a tree of links in which it is.
 types: $(VENV)/.dev
 	@rm -rf build/types && mkdir -p build/types
 	@cp -rs $(CURDIR)/seedbench build/types/seedbench
-	@cp -rs $(CURDIR)/envs build/types/seedbench/envs
+	@cp -rs $(CURDIR)/envs $(CURDIR)/indexes build/types/seedbench/
 	cd build/types && $(abspath $(PY)) -m mypy --config-file $(CURDIR)/pyproject.toml
 
 clean:

@@ -98,6 +98,8 @@ class Eval:
     selection: OptStr = None
     """How the checkpoint was chosen (last, dev); stated in the result. Never choose on a reported split."""
 
+    server: OptStr = None
+    """URL of a `seedbench serve` to play on instead of here; with --resume, where it is now if it has moved."""
     quiet: bool = False
     """Print no table at the end."""
 
@@ -105,10 +107,10 @@ class Eval:
         from seedbench import evaluate, results, view
 
         if self.resume is not None:
-            if given := self._given() - {"resume", "quiet"}:
+            if given := self._given() - {"resume", "server", "quiet"}:
                 flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))
                 raise SeedbenchError(f"--resume restores every option from the run folder: leave out {flags}.")
-            out = evaluate.resume(self.resume)
+            out = evaluate.resume(self.resume, server=self.server)
         elif self.agent is None:
             raise SeedbenchError("--agent is missing: try `seedbench eval --agent random`, or go on with --resume DIR.")
         else:
@@ -273,6 +275,70 @@ class Data:
 
 
 @dataclass(frozen=True)
+class _Serve:
+    port: int = 8000
+    """Port to listen on; 0 takes a free one."""
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 lets other machines in. There is no password: keep it behind a firewall."""
+    data: str = "mini"
+    """mini (embedded) or the folder with the published files."""
+    max_sessions: int = 1000
+    """Episodes held at a time; one more is answered 429."""
+    ttl: float = 3600.0
+    """Seconds after which a session that nobody uses ends."""
+    threads: int = 8
+    """Requests answered at a time."""
+    port_file: OptPath = None
+    """File that holds the port's number while the server listens."""
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of seedbench.serve.server, checked."""
+        for name, value, least in (("max-sessions", self.max_sessions, 1), ("threads", self.threads, 1)):
+            if value < least:
+                raise SeedbenchError(f"--{name} is {value}: it must be at least {least}.")
+        if not 0 < self.ttl < float("inf"):
+            raise SeedbenchError(f"--ttl is {self.ttl}: give seconds above 0.")
+        if not 0 <= self.port < 65536:
+            raise SeedbenchError(f"--port is {self.port}: give 0 (any free one) to 65535.")
+        data = self.data if self.data == "mini" else str(Path(self.data).resolve())
+        return {**{k: v for k, v in vars(self).items() if k != "env"}, "data": data}
+
+
+@dataclass(frozen=True)
+class ServeEnv(_Serve):
+    """Serve an environment over HTTP: agents play on it with `seedbench eval --server URL`, or through its JSON API."""
+
+    env: Positional[str] = tyro.MISSING
+    """Which environment, alfworld for example."""
+
+    def __call__(self) -> None:
+        _lazy("seedbench.serve.server", "serve_env")(env=self.env, **self.options())
+
+
+@dataclass(frozen=True)
+class ServeWebshop(_Serve):
+    """Serve WebShop: a shop for people in the browser, and the JSON API under /api for agents."""
+
+    observation: Literal["text", "text_rich", "html", "url", "json"] = "text"
+    """What agents are shown."""
+
+    def __call__(self) -> None:
+        _lazy("seedbench.serve.server", "serve_webshop")(**self.options())
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Serve environments over HTTP until SIGTERM or Ctrl-C."""
+
+    command: OmitSubcommandPrefixes[
+        Annotated[ServeEnv, subcommand("env")] | Annotated[ServeWebshop, subcommand("webshop")]
+    ]
+
+    def __call__(self) -> None:
+        self.command()
+
+
+@dataclass(frozen=True)
 class Doctor:
     """Say what is installed, what is missing and the command that cures it. Exit 1 if the base does not work."""
 
@@ -285,6 +351,7 @@ Command = (
     | Annotated[Play, subcommand("play")]
     | Annotated[Table, subcommand("table")]
     | Annotated[Data, subcommand("data")]
+    | Annotated[Serve, subcommand("serve")]
     | Annotated[Doctor, subcommand("doctor")]
 )
 

@@ -198,6 +198,8 @@ class TextEnv(gym.Env[str, str], ABC):
     """
 
     replay: ClassVar[Literal["exact", "score"]] = "exact"
+    remote: ClassVar[bool] = False  # every call waits for a server: play() lets the calls of several episodes overlap
+    max_sessions: int | None = None  # how many episodes that server holds at a time
     PROMPT: ClassVar[Prompt]
     PRESETS: ClassVar[Mapping[str, Preset]] = {"seedbench": Preset()}
     max_steps: int

@@ -32,7 +32,8 @@ def print_list(env: str, data: str) -> None:
         try:
             probe = make_env(env_id, data=data)
         except SeedbenchError as error:  # an extra that is not installed hides no other environment
-            table.add_row(env_id, "-", "-", escape(str(error)), "")
+            table.add_row(env_id, "-", "-", "-", "-")
+            notes.append(f"{env_id}: {error}")
             continue
         for split in SPLITS:
             try:

@@ -60,10 +60,11 @@ def evaluate(config: Config, out: Path | None = None, console: Console | None = 
     return out
 
 
-def resume(out: Path, console: Console | None = None) -> Path:
+def resume(out: Path, console: Console | None = None, server: str | None = None) -> Path:
     """Finish a run that was stopped, from its folder alone; the bytes become those of an uninterrupted run.
 
-    Raises SeedbenchError when the folder is no run, or environment, prompt or agent are not what they were.
+    `server` is where the environment is served now, if it has moved. Raises SeedbenchError when the folder is no run,
+    or environment, prompt or agent are not what they were.
     """
     _read_run(out)
     with record.locked(out):
@@ -72,6 +73,11 @@ def resume(out: Path, console: Console | None = None) -> Path:
         if run["status"] == "complete" and _whole(out):
             (out / "journal.jsonl").unlink(missing_ok=True)
             return out
+        if server is not None:
+            if config.server is None:
+                raise SeedbenchError(f"{out} was not begun on a server: leave out --server.")
+            config = dataclasses.replace(config, server=server)
+            run["config"]["server"] = server
         exams = plan(config)
         agent = _agent(config)
         was, now = (run["agent"], run["protocol"]), (_describe(agent), protocol(config, exams))
@@ -179,7 +185,7 @@ def _play(exams: list[Exam], agent: Agent, config: Config, journal: Journal, con
                     progress.advance(bars[e.task.split])
                 else:
                     todo.append(e)
-            slots = 1 if agent.interactive else config.batch
+            slots = 1 if agent.interactive else exam.slots
             for t in play(
                 exam.make, todo, agent, slots=slots, prompt=exam.prompt, mode=config.parse, on_unplayed=leave
             ):

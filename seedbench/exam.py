@@ -16,6 +16,7 @@ import pydantic.dataclasses
 
 from seedbench.core import Message, Mode, Preset, Sampling, SeedbenchError, Task, TextEnv, View
 from seedbench.prompts import Prompt
+from seedbench.remote import connect, served_by
 from seedbench.rollout import Episode
 
 SPLITS = ("train", "dev", "seen", "unseen", "paper")
@@ -47,8 +48,15 @@ class Config:
     threads: int = 0
     chat_template: str | None = None
     selection: str | None = None
+    server: str | None = None  # the URL of `seedbench serve`; results do not depend on it
 
     def __post_init__(self) -> None:
+        if self.server is not None:
+            for name, default in (("data", "mini"), ("backend", None)):
+                if getattr(self, name) != default:
+                    raise SeedbenchError(f"--{name} is the server's own choice: leave it out, or leave out --server.")
+            if self.agent == "expert":
+                raise SeedbenchError("--agent expert reads the state, which stays on the server: leave out --server.")
         least = {"trials": 1, "limit": 1, "max_steps": 1, "history": -1, "batch": 1, "seed": 0, "threads": 0}
         for name, low in least.items():
             value = getattr(self, name)
@@ -69,6 +77,7 @@ class Exam:
     pinned: dict[str, bool]
     protocol: dict[str, Any]
     data: str
+    slots: int  # episodes under way at a time
     hint: str  # a lesson that the agent sees at every turn
 
     def first_prompt(self) -> list[Message]:
@@ -118,15 +127,18 @@ def splits(names: str) -> list[str]:
 
 def plan(config: Config) -> list[Exam]:
     """Load every environment and list every task. Raises SeedbenchError for data that is not there or not right."""
-    ids = environments(config.env)
+    ids = environments(config.env) if config.server is None or config.env != "all" else [served_by(config.server)]
+    if config.server is not None and len(ids) > 1:
+        raise SeedbenchError("--server serves one environment: name it with --env, or leave out --env.")
     if config.data != "mini" and len(ids) > 1:
         raise SeedbenchError("--data DIR holds the files of one environment: name it with --env (alfworld, say).")
     return [_exam(env_id, config) for env_id in ids]
 
 
 def _exam(env_id: str, config: Config) -> Exam:
-    kwargs: dict[str, Any] = {"data": config.data}
-    probe = make_env(env_id, **kwargs)
+    kwargs: dict[str, Any] = {} if config.server else {"data": config.data}
+    make: Any = connect(config.server, env_id) if config.server else partial(make_env, env_id)
+    probe: TextEnv = make(**kwargs)
     if config.preset not in probe.PRESETS:
         raise SeedbenchError(f"--preset {config.preset} is not known to {env_id}: it has {', '.join(probe.PRESETS)}.")
     preset: Preset = probe.PRESETS[config.preset]
@@ -134,7 +146,7 @@ def _exam(env_id: str, config: Config) -> Exam:
         kwargs["max_steps"] = steps
     if config.backend is not None:
         kwargs["backend"] = config.backend
-    probe = make_env(env_id, **kwargs)
+    probe = make(**kwargs)
     history = preset.history if config.history is None else config.history
     prompt = probe.PROMPT if history is None else dataclasses.replace(probe.PROMPT, history=history)
     given = {k: getattr(config, k) for k in ("temperature", "top_p", "max_new_tokens")}
@@ -153,10 +165,10 @@ def _exam(env_id: str, config: Config) -> Exam:
     tasks = {name: tuple(all_of_it[: config.limit]) for name, all_of_it in whole.items()}
     part = {name: len(tasks[name]) < len(whole[name]) for name in names}
     pinned = {name: probe.pinned(name) for name in names}
-    data = "mini" if config.data == "mini" else "real"
-    return Exam(
-        env_id, partial(make_env, env_id, **kwargs), prompt, sampling, tasks, part, pinned, protocol, data, config.skill
-    )
+    data = "mini" if probe.data == "mini" else "real"
+    slots = min(config.batch, probe.max_sessions or config.batch)
+    made = partial(make, **kwargs)
+    return Exam(env_id, made, prompt, sampling, tasks, part, pinned, protocol, data, slots, config.skill)
 
 
 def make_env(env_id: str, **kwargs: Any) -> TextEnv:

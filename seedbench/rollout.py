@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from seedbench.core import (
     Agent,
@@ -29,6 +31,7 @@ from seedbench.core import (
 )
 from seedbench.prompts import Prompt, prompt_sha
 
+OVERLAP = 16  # calls to remote environments under way at a time
 # What ends an episode and not the run: a sys.exit() in somebody's agent, too.
 RAISED = (Exception, SystemExit)
 
@@ -65,17 +68,18 @@ def play(
     waiting = deque(episodes)
     running: list[_Running] = []
     spare: list[TextEnv] = []
+    pool = ThreadPoolExecutor(min(OVERLAP, slots), "seedbench-play")  # its threads start when first used
     try:
         while waiting or running:
+            begun = len(running)
             while waiting and len(running) < slots:
                 env = spare.pop() if spare else make_env()
                 running.append(_Running(waiting.popleft(), env, prompt or env.PROMPT, mode))
-                running[-1].reset()
+            _each(pool, [(r, r.reset) for r in running[begun:]])
             live = [r for r in running if r.ended is None]
             if live:
                 replies = _ask(agent, [r.view for r in live], [r.env for r in live])
-                for r, reply in zip(live, replies, strict=True):
-                    r.advance(reply)
+                _each(pool, [(r, partial(r.advance, reply)) for r, reply in zip(live, replies, strict=True)])
             ended = [r for r in running if r.ended is not None]
             running = [r for r in running if r.ended is None]
             for r in ended:
@@ -90,8 +94,19 @@ def play(
                 else:
                     raise r.failure
     finally:
+        pool.shutdown()
         for env in (*spare, *(r.env for r in running)):
             env.close()
+
+
+def _each(pool: ThreadPoolExecutor, calls: Sequence[tuple[_Running, Callable[[], None]]]) -> None:
+    """Make every call: one after another, and those to remote environments side by side."""
+    waits = [pool.submit(call) for r, call in calls if r.env.remote]
+    for r, call in calls:
+        if not r.env.remote:
+            call()
+    for wait in waits:
+        wait.result()
 
 
 def _ask(agent: Agent, views: Sequence[View], envs: Sequence[TextEnv]) -> list[Reply | BaseException]:

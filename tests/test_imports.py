@@ -17,10 +17,10 @@ FOLDERS = {"envs": "seedbench.envs", "indexes": "seedbench.indexes", "baselines"
 LAYERS = [
     {"core"},
     {"prompts", "record", "journal", "stats", "provenance"},
-    {"rollout", "results"},
+    {"rollout", "results", "client", "remote"},
     {"summarize", "view"},
     {"agents", "policy", "exam"},
-    {"evaluate", "train", "data", "doctor"},
+    {"evaluate", "train", "data", "doctor", "serve"},
     {"cli", "__main__"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer} | {"__init__": 0}
