@@ -78,8 +78,12 @@ def choose(state: State, rng: random.Random) -> str:
 
 def compare_all(matches: list[Match], engine: str) -> int:
     """The same for many, two at a time; each thread has a worker of its own. Stops at the first failure."""
+    steps = 0
     with ThreadPoolExecutor(2) as threads:
-        return sum(threads.map(compare, matches, [engine] * len(matches)))
+        for played in threads.map(compare, matches, [engine] * len(matches)):
+            steps += played
+            print(f"{steps} steps equal to {engine}", end="\r")  # for `pytest -s` on the longer runs
+    return steps
 
 
 def embedded() -> list[Match]:
