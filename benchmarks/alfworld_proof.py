@@ -101,7 +101,6 @@ def in_fast(jobs: list[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
 
 
 def main() -> int:
-    sys.path.remove(str(Path(__file__).resolve().parent))  # where alfworld.py would be taken for the package
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", choices=("fast", "textworld"), default="fast")
     parser.add_argument("--data", default="mini")
@@ -133,4 +132,5 @@ def report(results: Iterator[tuple[str, str, int]], total: int) -> int:
 
 
 if __name__ == "__main__":
+    sys.path.remove(str(Path(__file__).resolve().parent))  # where alfworld.py would be taken for the package
     sys.exit(main())

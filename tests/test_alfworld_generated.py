@@ -61,7 +61,7 @@ def test_a_pack_that_cannot_be_read_fails_when_a_split_is_listed(own: Path) -> N
     with pytest.raises(InfrastructureError):
         files.check(str(own), quiet)
     with pytest.raises(InfrastructureError):
-        evaluate.evaluate(Config("expert", data=str(own), split="seen"), own / "run")
+        evaluate.evaluate(Config("expert", "alfworld", data=str(own), split="seen"), own / "run")
     assert not (own / "run").exists()
     (own / frozen.GAMES).unlink()
     assert "No such file" in refused(own)
@@ -95,7 +95,7 @@ def test_episodes_on_a_damaged_game_stay_unplayed_until_it_is_mended(own: Path, 
     write(own / frozen.GAMES, games)
     run = tmp_path / "run"
     with pytest.raises(InfrastructureError, match=r"1 episodes were not played.*not as its manifest says.*--resume"):
-        evaluate.evaluate(Config("expert", data=str(own), split="seen"), run)
+        evaluate.evaluate(Config("expert", "alfworld", data=str(own), split="seen"), run)
     assert not (run / "results.json").exists()
     (own / frozen.GAMES).write_bytes(whole)
     data._open.cache_clear()  # as in a new process
