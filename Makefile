@@ -19,9 +19,9 @@ $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 # torch comes with the train extra. On Linux, Python 3.11 here may find a CPU wheel; elsewhere pip takes the default
 # build, which on Linux x86-64 is CUDA's: say so before it is taken.
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	@$(PY) -c 'import sys; sys.version_info[:2] == (3, 11) or print("note: pip may take the CUDA build of PyTorch: about 3 GB to download, 6 GB on disk")'
-	@echo "installing everything that the tests need into $(VENV) (about 2 GB on disk with a CPU build of PyTorch; compiles Fast Downward: a C++ compiler and minutes)"
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[alfworld,webshop,train,dev]'
+	@$(PY) -c 'import sys; sys.version_info[:2] == (3, 11) or print("note: pip may take the CUDA build of PyTorch: about 4 GB to download, 7 GB on disk")'
+	@echo "installing everything that the tests need into $(VENV) (about 3 GB on disk with a CPU build of PyTorch; compiles Fast Downward: a C++ compiler and minutes)"
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[alfworld,webshop,spacy,search,train,dev]'
 	@touch $@ $(VENV)/.base
 
 eval: $(VENV)/.base
