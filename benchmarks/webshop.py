@@ -161,11 +161,11 @@ def reward_times(env: WebShopEnv, pairs: int = 2000) -> list[float]:
 
 
 def start(data: str) -> list[Row]:
-    """Import to first observation in fresh processes, the fastest of three; peak memory after 300 episodes."""
+    """Import to first observation, in the middle one of three processes; its peak memory after 300 episodes."""
     command = [sys.executable, "-c", START, data]
     runs = [tuple(map(float, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()))
             for _ in range(3)]  # fmt: skip
-    wall, cpu, peak = min(runs)
+    wall, cpu, peak = sorted(runs)[1]
     return [
         Row("import to first observation, wall (CPU)", f"{wall:.2f} s ({cpu:.2f} s)", "2.3-4.4 s (2.2 s)",
             "under 1 s", wall < 1),
@@ -195,7 +195,7 @@ def over_http(data: str, steps: int = 3000) -> list[Row]:
 
 
 def query_on_many() -> list[Row]:
-    """CPU ms of a query for the 50 best of 200,000 generated products, index in memory."""
+    """CPU ms of a query of a title's 16 words for the 50 best of 200,000 generated products, index in memory."""
     from webshop_scale import records
 
     from seedbench.envs.webshop.products import preprocess
@@ -206,9 +206,7 @@ def query_on_many() -> list[Row]:
     def documents() -> Iterator[tuple[str, str]]:
         for product in preprocess(records(LARGE), {}, {}):
             if len(wishes) < 1000:
-                wishes.append(
-                    f"find me {' '.join(product.description.split()[:3])}, and price lower than 40.00 dollars"
-                )
+                wishes.append(f"i want {product.title.lower()}, and price lower than 40.00 dollars")
             yield product.asin, product.contents()
 
     index, times = Bm25(documents()), []
@@ -218,8 +216,8 @@ def query_on_many() -> list[Row]:
         times.append((time.process_time_ns() - began) / 1e6)
     cost = median(times[200:])  # the first ones warm up
     worst = sorted(times[200:])[-8]
-    return [Row(f"a query on {LARGE:,} products, median (99 %)", f"{cost:.1f} ms ({worst:.1f} ms)", "not measured",
-                "under 5 ms", cost < 5)]  # fmt: skip
+    name = f"a query of 16 words on {LARGE:,} products, median (99 %)"
+    return [Row(name, f"{cost:.1f} ms ({worst:.1f} ms)", "not measured", "under 5 ms", cost < 5)]
 
 
 if __name__ == "__main__":
