@@ -16,6 +16,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,20 +77,27 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3000)
     args = parser.parse_args()
     (env_id,) = environments(args.env)
+    with serving(args.env, args.data) as port:
+        errors = measure(port, env_id, args.steps)
+    sys.exit(1 if errors else 0)
+
+
+@contextmanager
+def serving(env: str, data: str) -> Iterator[int]:
+    """`seedbench serve env` in a process of its own while the block runs, which is given its port."""
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder) / "port"
-        command = ["env", args.env, "--data", args.data, "--port", "0", "--port-file", str(port_file)]
+        command = ["env", env, "--data", data, "--port", "0", "--port-file", str(port_file)]
         server = subprocess.Popen([sys.executable, "-m", "seedbench", "serve", *command], stdout=subprocess.DEVNULL)
         try:
             while not port_file.exists():
                 if server.poll() is not None:
                     sys.exit("the server ended before it listened")
                 time.sleep(0.05)
-            errors = measure(int(port_file.read_text()), env_id, args.steps)
+            yield int(port_file.read_text())
         finally:
             server.terminate()
             server.wait()
-    sys.exit(1 if errors else 0)
 
 
 def measure(port: int, env_id: str, steps: int) -> int:
@@ -101,6 +110,13 @@ def measure(port: int, env_id: str, steps: int) -> int:
     print(f"{env_id}, one client, keep-alive: {steps / wall:.0f} steps/s, resets included; "
           f"a step {1000 * statistics.median(times):.2f} ms (median), {1000 * p99:.2f} ms (p99)")  # fmt: skip
     print(f"RemoteEnv, one client: {steps / remote(f'http://127.0.0.1:{port}', env_id, steps):.0f} steps/s")
+    rate, errors = at_once(port, steps)
+    print(f"{CLIENTS} clients at once: {rate:.0f} steps/s, {len(errors)} errors {errors[:3] or ''}")
+    return len(errors)
+
+
+def at_once(port: int, steps: int) -> tuple[float, list[str]]:
+    """Steps a second of 64 clients together, resets included, and what errors they met."""
     errors: list[str] = []
 
     def client(k: int) -> None:
@@ -115,9 +131,7 @@ def measure(port: int, env_id: str, steps: int) -> int:
         thread.start()
     for thread in threads:
         thread.join()
-    rate = CLIENTS * max(1, steps // CLIENTS) / (time.perf_counter() - began)
-    print(f"{CLIENTS} clients at once: {rate:.0f} steps/s, {len(errors)} errors {errors[:3] or ''}")
-    return len(errors)
+    return CLIENTS * max(1, steps // CLIENTS) / (time.perf_counter() - began), errors
 
 
 if __name__ == "__main__":

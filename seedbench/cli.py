@@ -55,7 +55,8 @@ class Eval:
     split: str = "seen,unseen"
     """Comma list of train, dev, seen, unseen, paper; or all (which leaves out paper)."""
     data: str = "mini"
-    """mini (embedded) or the folder with the published files; for ALFWorld the one that holds json_2.1.1."""
+    """mini (embedded) or the folder with the published files: for ALFWorld the one that holds json_2.1.1, for WebShop
+    the one with items_shuffle, or where it was imported."""
     trials: int = 1
     """How often each task is played."""
     limit: OptInt = None
@@ -71,7 +72,8 @@ class Eval:
     parse: Literal["strict", "tolerant"] = "strict"
     """tolerant forgives case, spacing, articles, final punctuation and missing closing tags; recorded."""
     preset: str = "seedbench"
-    """A protocol by name: sets step limit, history and sampling at once. ALFWorld: seedbench, seed, verl-agent."""
+    """A protocol by name: sets step limit, history and sampling at once. ALFWorld and WebShop: seedbench, seed,
+    verl-agent."""
     backend: Literal["fast", "textworld", "alfworld"] | None = None
     """ALFWorld's engine; by default fast."""
     max_steps: OptInt = None

@@ -36,6 +36,7 @@ from seedbench.exam import make_env
 from seedbench.indexes.analysis import analyze
 
 HELD = ("train", "dev", "seen", "unseen")
+PAPERS = ("seed", "verl-agent")
 SHOPS = ("beauty", "electronics", "fashion", "grocery", "kitchen")
 
 
@@ -171,7 +172,7 @@ def test_nouns_are_at_hand_for_every_title(data: mini.Frozen) -> None:
 def test_the_first_hit_is_usually_wrong(data: mini.Frozen) -> None:
     for split in HELD:
         tasks = data.tasks(split)
-        assert shoppers.outcomes(data, tasks, "first")["all"].success < 0.02
+        assert shoppers.outcomes(data, tasks, "first hit")["all"].success < 0.02
         clicker, reader = (shoppers.outcomes(data, tasks, how)["all"] for how in ("clicker", "reader"))
         assert 0.2 < clicker.success < 0.4 and clicker.score < 0.85
         assert clicker.success < reader.success < 0.55 and reader.score < 0.9
@@ -295,6 +296,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dest = tmp_path_factory.mktemp("shops") / "own"
     rows = files.generate(dest, quiet, seed=5, level=3, sizes={"seen": 10, "unseen": 4})
     assert [(row["split"], row["goals"]) for row in rows] == [("seen", 10), ("unseen", 4)]
+    assert all(0 <= row[how] <= 1 for row in rows for how in shoppers.SHOPPERS)
     return dest
 
 
@@ -308,6 +310,23 @@ def test_a_generated_folder_is_checked_and_played(folder: Path, tmp_path: Path) 
     assert make_env("seedbench/WebShop-v0", data=str(folder)).digest() != WebShopEnv().digest()
     assert "holds a shop already" in message(files.generate, folder, quiet)
     assert "is no folder" in message(files.check, str(tmp_path / "nothing"), quiet)
+
+
+def test_the_commands_say_what_they_found(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["data", "generate", "webshop", str(tmp_path / "new"), "--seen", "2"])
+    out = capsys.readouterr().out
+    assert all(how in out for how in shoppers.SHOPPERS) and files.GENERATED in out and "--split seen" in out
+    main(["data", "check", "webshop", str(folder)])
+    seen = next(line for line in capsys.readouterr().out.splitlines() if "seen" in line.split())
+    assert [cell.strip() for cell in seen.split("│")[1:-1]] == ["seen", "10", "10", "0", "0", "0", "False", "10"]
+
+
+def test_published_protocols() -> None:
+    agreed = [(p.max_steps, p.history, p.sampling.temperature) for p in map(WebShopEnv.PRESETS.get, PAPERS) if p]
+    assert agreed == [(15, 2, 0.4)] * 2 and set(WebShopEnv.PRESETS) == {"seedbench", *PAPERS}
 
 
 def test_score_and_success_by_category(tmp_path: Path) -> None:

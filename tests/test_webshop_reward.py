@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seedbench.core import SeedbenchError
-from seedbench.envs.webshop.goals import Goal
+from seedbench.envs.webshop.goals import Goal, frozen_goals, frozen_prices, goal_ids, split_goals
 from seedbench.envs.webshop.nouns import Lexicon, Precomputed, Tagger, open_tagger
 from seedbench.envs.webshop.products import Product, preprocess, read_json, read_products
 from seedbench.envs.webshop.reward import COLOURS, alike, explain_reward, normalize_colour, score, type_reward
@@ -41,6 +41,27 @@ def test_golden_rewards(shared_data: Path) -> None:
             Goal.from_record(case["goal"]), by_asin[case["asin"]], case["price"], case["options"], tagger
         )
         assert (parts.reward, parts.original_info()) == (case["reward"], case["info"]), case
+
+
+def test_goals_that_their_own_product_cannot_fulfil(shared_data: Path) -> None:
+    """458 of 6,910: a value such as "rectangular" is taken for a colour word in it, which is not what was asked for."""
+    folder = shared_data / "webshop"
+    found = read_products(folder / "items_shuffle_1000.json.xz", folder / "items_ins_v2_1000.json")
+    by_asin, prices, missed = {p.asin: p for p in found}, frozen_prices(found), set()
+    tagger = Precomputed(dict(zip((p.title for p in found), read_json(folder / "title_nouns.json.xz"), strict=True)))
+    goals = frozen_goals(found, prices, "synthetic")
+    for position, wanted in enumerate(goals):
+        own, asked = by_asin[wanted.asin], dict(wanted.goal_options)
+        parts = explain_reward(wanted, own, prices[own.asin], asked, tagger)
+        assert (parts.r_type, parts.r_price) == (1, True) and all(fulfilled for _, fulfilled in parts.attributes)
+        values = [asked[wish.partition(": ")[0]] for wish, fulfilled in parts.options if not fulfilled]
+        assert all(normalize_colour(value) != value for value in values)
+        assert (parts.reward < 1) == bool(values)
+        missed |= {position} if values else set()
+        assert score(wanted, own, prices[own.asin], asked, tagger, "strict") == 1
+    splits = split_goals(goals, goal_ids(goals, "synthetic"))
+    ours = [position for name in ("train", "dev", "seen", "unseen") for position in splits[name]]
+    assert [len(missed), len(ours), len(missed & set(ours)), len(missed & set(splits["paper"]))] == [458, 6034, 434, 20]
 
 
 def test_a_whole_score_by_hand() -> None:

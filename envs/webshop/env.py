@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import gymnasium as gym
 import numpy as np
 
-from seedbench.core import Info, Mode, Parsed, SeedbenchError, Task, TextEnv, stream
+from seedbench.core import Info, Mode, Parsed, Preset, SeedbenchError, Task, TextEnv, stream
 from seedbench.envs.webshop import oracle
 from seedbench.envs.webshop.data import Dataset, open_dataset
 from seedbench.envs.webshop.goals import Goal
@@ -61,6 +61,12 @@ class WebShopEnv(TextEnv):
 
     replay: ClassVar[Literal["exact", "score"]] = "exact"
     PROMPT = WEBSHOP_PROMPT
+    # Step limit and history of published evaluations, all sampled at 0.4: SEED's own and the verl-agent family's agree.
+    PRESETS: ClassVar[Mapping[str, Preset]] = {
+        "seedbench": Preset(),
+        "seed": Preset(max_steps=15, history=2),
+        "verl-agent": Preset(max_steps=15, history=2),
+    }
 
     def __init__(
         self,

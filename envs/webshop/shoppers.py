@@ -1,6 +1,6 @@
 """Scripted shoppers, as floors and as a ceiling without privilege. None of them sees the goal.
 
-`first` searches for the instruction and buys the first hit. `clicker` also clicks each option whose value the
+`first hit` searches for the instruction and buys the first hit. `clicker` also clicks each option whose value the
 instruction names. `reader` takes the first of ten hits that names every attribute said outright in its title, is
 priced below the bound and offers all options. `scholar` is what a lesson is worth: it knows every paraphrase
 (`families.lesson`), searches in the shop's words and opens features pages as long as 15 steps allow.
@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
 Shopper = Callable[[Catalogue, str], tuple[Product, dict[str, str]] | None]  # instruction -> purchase
 
 
-def first(catalogue: Catalogue, instruction: str) -> tuple[Product, dict[str, str]] | None:
+def first_hit(catalogue: Catalogue, instruction: str) -> tuple[Product, dict[str, str]] | None:
     """The first hit as it comes."""
     return next(((product, {}) for product in _hits(catalogue, instruction)), None)
 
@@ -90,7 +90,7 @@ def in_the_shops_words(instruction: str) -> str:
 
 _VALUES = {value for values in AXES.values() for value in values.split()}
 _PARAPHRASES = {said: word for word, said in ATTRIBUTES.items()} | {f.said: f.noun for f in FAMILIES}
-SHOPPERS: dict[str, Shopper] = {"first": first, "clicker": clicker, "reader": reader, "scholar": scholar}
+SHOPPERS: dict[str, Shopper] = {"first hit": first_hit, "clicker": clicker, "reader": reader, "scholar": scholar}
 
 
 def _hits(catalogue: Catalogue, instruction: str, page: int = 0) -> Iterator[Product]:
