@@ -12,7 +12,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
-	@echo "installing seedbench and what its embedded tasks need into $(VENV) (about 140 MB on disk)"
+	@echo "installing seedbench and what its embedded tasks need into $(VENV) (about 170 MB on disk)"
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[webshop]'
 	@touch $@
 
