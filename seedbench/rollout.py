@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from seedbench.core import (
@@ -149,9 +149,10 @@ class _Running:
 
     def _see(self, observation: str, goal: str, admissible: Sequence[str]) -> None:
         turn = stream(self.episode.env_seed, len(self.steps))
-        view = View(goal, observation, tuple(admissible), self.history, self.episode.hint, turn)
+        goal, observation = writable(goal), writable(observation)  # a user's own files may hold anything
+        view = View(goal, observation, tuple(map(writable, admissible)), self.history, self.episode.hint, turn)
         messages = tuple(self.prompt.render(view))
-        self.view = View(goal, observation, view.admissible, self.history, self.episode.hint, turn, messages)
+        self.view = replace(view, messages=messages)
         self.sha = prompt_sha(messages)
 
     def advance(self, reply: Reply | BaseException) -> None:
@@ -214,7 +215,7 @@ def reply_fault(reply: Reply) -> str:
 
 def writable(text: str) -> str:
     """`text` with lone surrogates, which no file can hold, replaced by question marks."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _words(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbench.agents.scripted import Expert, Null, Random
-from seedbench.core import Agent, InfrastructureError, Reply, TextEnv, Tokens, Trajectory, View
+from seedbench.core import Agent, Info, InfrastructureError, Reply, TextEnv, Tokens, Trajectory, View
 from seedbench.record import canonical, record
 from seedbench.rollout import Episode, play
 from tests.toy import Counter, task
@@ -185,3 +185,14 @@ def test_sys_exit_in_an_agent_ends_an_episode_and_not_the_run() -> None:
 
     got = {t.task.id: t for t in play(Counter, episodes(), Leaves())}
     assert len(got) == 5 and got["to-3"].error == "SystemExit: 0"
+
+
+def test_text_that_no_file_can_hold_is_made_writable() -> None:
+    class Odd(Counter):
+        def step(self, action: str) -> tuple[str, float, bool, bool, Info]:  # type: ignore[override]
+            observation, *rest, info = super().step(action)
+            return f"{observation} \ud800", *rest, {**info, "goal": "\udfff", "admissible": ["up\ud800"]}  # type: ignore[return-value,typeddict-item]
+
+    (t,) = play(Odd, [Episode(TASKS[4])], Expert())
+    canonical(record(t)).encode("utf-8")
+    assert t.success and t.steps[1].view.observation == "count: 1 ?" and t.steps[1].view.goal == "?"
