@@ -21,6 +21,7 @@ LAYERS = [
     {"summarize", "view"},
     {"agents", "policy", "exam"},
     {"evaluate", "train", "data", "doctor", "serve"},
+    {"commands"},
     {"cli", "__main__"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer} | {"__init__": 0}

@@ -1,0 +1,33 @@
+"""What the commands share: metavars, and reaching the rest of seedbench only when it is needed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from seedbench.core import SeedbenchError
+
+# What a user may leave out; the plain metavar keeps --help readable.
+OptInt = Annotated[int | None, tyro.conf.arg(metavar="INT")]
+OptFloat = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
+OptPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
+OptStr = Annotated[str | None, tyro.conf.arg(metavar="STR")]
+
+
+def lazy(module: str, function: str) -> Any:
+    """A function by name: the core knows no environment, and nothing heavy is imported before it is called."""
+    return getattr(import_module(module), function)
+
+
+def read_text(path: Path, flag: str) -> str:
+    """The text of a file that an option names. Raises SeedbenchError if it cannot be read or is empty."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeedbenchError(f"{flag} {path} cannot be read as a UTF-8 text file: {error}.") from error
+    if not text.strip():
+        raise SeedbenchError(f"{flag} {path} is empty: write the text into it, or leave the option out.")
+    return text

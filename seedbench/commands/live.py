@@ -1,0 +1,114 @@
+"""`seedbench play`, `serve` and `doctor`: people, servers and the machine itself."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
+
+from seedbench.commands.common import OptInt, OptPath, OptStr, lazy
+from seedbench.core import SeedbenchError
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Play:
+    """Play one episode yourself, with numbered actions, history and undo. Nothing is kept.
+
+    To be measured like any other agent, use `seedbench eval --agent human`.
+    """
+
+    env: Positional[str]
+    """Which environment, alfworld for example."""
+    data: str = "mini"
+    """mini (embedded) or the folder with the published files."""
+    split: str = "seen"
+    """train, dev, seen, unseen or paper."""
+    task: OptStr = None
+    """A task's id, or a part of it that fits no other; by default one drawn by the seed."""
+    seed: int = 0
+    """Seed of the draw and of the environment."""
+    max_steps: OptInt = None
+    """Step limit. Default: the environment's."""
+
+    def __call__(self) -> None:
+        data = self.data if self.data == "mini" else os.path.abspath(self.data)
+        lazy("seedbench.agents.human", "run")(self.env, data, self.split, self.task, self.seed, self.max_steps)
+
+
+@dataclass(frozen=True)
+class _Serve:
+    port: int = 8000
+    """Port to listen on; 0 takes a free one."""
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 lets other machines in. There is no password: keep it behind a firewall."""
+    data: str = "mini"
+    """mini (embedded) or the folder with the published files."""
+    max_sessions: int = 1000
+    """Episodes held at a time; one more is answered 429."""
+    ttl: float = 3600.0
+    """Seconds after which a session that nobody uses ends."""
+    threads: int = 8
+    """Requests answered at a time."""
+    port_file: OptPath = None
+    """File that holds the port's number while the server listens."""
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of seedbench.serve.server, checked."""
+        for name, value, least in (("max-sessions", self.max_sessions, 1), ("threads", self.threads, 1)):
+            if value < least:
+                raise SeedbenchError(f"--{name} is {value}: it must be at least {least}.")
+        if not 0 < self.ttl < float("inf"):
+            raise SeedbenchError(f"--ttl is {self.ttl}: give seconds above 0.")
+        if not 0 <= self.port < 65536:
+            raise SeedbenchError(f"--port is {self.port}: give 0 (any free one) to 65535.")
+        data = self.data if self.data == "mini" else str(Path(self.data).resolve())
+        return {**{k: v for k, v in vars(self).items() if k != "env"}, "data": data}
+
+
+@dataclass(frozen=True)
+class ServeEnv(_Serve):
+    """Serve an environment over HTTP: agents play on it with `seedbench eval --server URL`, or through its JSON API."""
+
+    env: Positional[str] = tyro.MISSING
+    """Which environment, alfworld for example."""
+
+    def __call__(self) -> None:
+        lazy("seedbench.serve.server", "serve_env")(env=self.env, **self.options())
+
+
+@dataclass(frozen=True)
+class ServeWebshop(_Serve):
+    """Serve WebShop: a shop for people in the browser, and the JSON API under /api for agents."""
+
+    observation: Literal["text", "text_rich", "html", "url", "json"] = "text"
+    """What agents are shown."""
+
+    def __call__(self) -> None:
+        lazy("seedbench.serve.server", "serve_webshop")(**self.options())
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Serve environments over HTTP until SIGTERM or Ctrl-C."""
+
+    command: OmitSubcommandPrefixes[
+        Annotated[ServeEnv, subcommand("env")] | Annotated[ServeWebshop, subcommand("webshop")]
+    ]
+
+    def __call__(self) -> None:
+        self.command()
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Say what is installed, what is missing and the command that cures it. Exit 1 if the base does not work."""
+
+    def __call__(self) -> None:
+        lazy("seedbench.doctor", "run")()
