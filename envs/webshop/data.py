@@ -27,7 +27,7 @@ from seedbench.envs.webshop.goals import (
     goals_fingerprint,
     split_goals,
 )
-from seedbench.envs.webshop.nouns import ListedNouns
+from seedbench.envs.webshop.nouns import ListedNouns, are_nouns
 from seedbench.envs.webshop.products import read_json, read_products
 
 ENV_ID = "seedbench/WebShop-v0"
@@ -97,8 +97,11 @@ class Folder(Dataset):
         tagged = find_file(folder, "title_nouns")
         self.nouns = None
         if tagged is not None:
+            nouns = read_json(tagged)
+            if not are_nouns(nouns):
+                raise SeedbenchError(f"{tagged} is no list of the nouns of each title; remove it.")
             try:
-                self.nouns = ListedNouns((p.title for p in products), read_json(tagged))
+                self.nouns = ListedNouns((p.title for p in products), nouns)
             except ValueError:
                 raise SeedbenchError(f"{tagged} is not of these products (more or fewer); remove it.") from None
 
