@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -75,12 +76,22 @@ def write(folder: Path, kind: str, meta: Mapping[str, Any], arrays: Mapping[str,
             if isinstance(array, Pieces):
                 array.save(out)
             else:
-                np.save(out, array, allow_pickle=False)
+                _save(out, array)
         files[name] = {"bytes": part.stat().st_size, "sha256": _sha256(part)}
         os.replace(part, folder / f"{name}.npy")
     part = folder / f"{META}.part"
     part.write_text(json.dumps({"kind": kind, **meta, "files": files}, indent=1), encoding="utf-8")
     os.replace(part, folder / META)
+
+
+def _save(out: IO[bytes], array: np.ndarray) -> None:
+    try:
+        np.save(out, array, allow_pickle=False)
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # numpy counts what it could write but drops the reason: a short write to a file is a full disk or quota
+        raise OSError(errno.ENOSPC, f"No space left on device ({error})") from error
 
 
 def read(folder: Path, kind: str, check: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

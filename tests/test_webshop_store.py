@@ -406,6 +406,42 @@ def test_a_full_disk(source: Path, imported: Path, tmp_path: Path, monkeypatch: 
     assert contents(made) == contents(imported)
 
 
+def test_a_full_disk_that_numpy_does_not_name(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def save(file: Any, array: Any, **options: Any) -> None:
+        raise OSError("878123 requested and 708480 written")
+
+    monkeypatch.setattr(arrays.np, "save", save)
+    with pytest.raises(SeedbenchError, match="disk is full; free three times"):
+        import_published(source, tmp_path / "full", quiet)
+
+
+def test_a_resumed_import_leaves_its_key_alone_and_bears_foreign_entries(source: Path, tmp_path: Path) -> None:
+    made = tmp_path / "killed"
+    command = [sys.executable, "-c", KILLED, str(source), str(made), "5"]
+    subprocess.run(command, cwd=ROOT, capture_output=True)
+    work = made / "import.parts"
+    (work / "part-x").mkdir()
+    before = (work / "key").stat()
+    subprocess.run([*command[:-1], "1"], cwd=ROOT, capture_output=True)  # killed before anything was read
+    subprocess.run([*command[:-1], "2"], cwd=ROOT, capture_output=True)
+    after = (work / "key").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    (work / "key").write_bytes(b"\xff\xfe")  # of nobody: all is read anew
+    import_published(source, made, quiet)
+    assert len(Imported(made).catalogue) == 122
+
+
+@pytest.mark.parametrize("end", [".json", ".json.xz"])
+def test_a_byte_order_mark(tmp_path: Path, end: str) -> None:
+    source = write_folder(tmp_path / "source", 40)
+    for path in list(source.iterdir()):
+        data = b"\xef\xbb\xbf" + path.read_bytes()
+        path.unlink()
+        path.with_suffix(end).write_bytes(lzma.compress(data) if end == ".json.xz" else data)
+    import_published(source, tmp_path / "made", quiet)
+    assert Imported(tmp_path / "made").digest() == Folder(source).digest()
+
+
 def test_two_imports_at_once(source: Path, tmp_path: Path) -> None:
     tmp_path.joinpath("made").mkdir()
     with FileLock(tmp_path / "made" / ".import.lock"), pytest.raises(SeedbenchError, match="Another import"):
