@@ -111,7 +111,7 @@ def test_a_field_of_another_type_is_named_alike_in_a_folder_and_by_an_import(
     source = tmp_path / "source"
     source.mkdir()
     for name, content in (
-        ("items_shuffle", [record("B000000001", "Thing", **fields)]),
+        ("items_shuffle", [{**record("B000000001", "Thing"), **fields}]),
         ("items_ins_v2", {} if known is None else {"B000000001": known}),
         ("items_human_ins", {"B000000001": [said]} if said else {}),
     ):

@@ -69,7 +69,7 @@ def _build(sources: Sources, dest: Path, progress: Progress) -> None:
     key = _key(sources, lambda done: progress(done // UNIT, total))
     made, work = dest / STORE, dest / PARTS
     if (made / store.META).exists():
-        if store.read(made, KIND, check=False)[0]["key"] != key:
+        if store.read(made, KIND, check=False)[0].get("key") != key:
             raise SeedbenchError(f"{dest} holds a catalogue of other files; name another folder, or remove that.")
         shutil.rmtree(work, ignore_errors=True)  # there if a kill came after the last write
         return

@@ -30,6 +30,7 @@ from seedbench.indexes.store import Strings
 
 KIND = "webshop-part-1"
 PART = 4096  # products; some seconds of work
+_HEAD = {"products": int, "counted": list, "wished": dict, "tagged": bool, "next": int, "last": bool}
 KINDS: tuple[Kind, ...] = ("synthetic", "human")
 
 
@@ -107,7 +108,9 @@ def finished(folder: Path) -> list[Part]:
     for number in itertools.count():
         try:
             here = _folder(folder, number)
-            found.append(Part(here, store.read(here, KIND)[0]))
+            meta, arrays = store.read(here, KIND)
+            store.need(here, meta, arrays, _HEAD, {})
+            found.append(Part(here, meta))
         except SeedbenchError:
             break
     for left in folder.glob("part-*"):
