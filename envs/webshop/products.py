@@ -157,7 +157,8 @@ def _product(asin: str, record: Mapping[str, Any], known: Any, spoken: Any) -> P
     bullets = record["small_description"]
     prices, price_text = parse_pricing(record["pricing"], asin)
     instruction = None
-    attributes, wishes = NO_ATTRIBUTES, ()
+    attributes: tuple[str, ...] = NO_ATTRIBUTES
+    wishes: tuple[str, ...] = ()
     if known is not _ABSENT:
         attributes = _texts(_table(known, "attributes")["attributes"], "attributes")
         instruction = known.get("instruction")
