@@ -31,6 +31,11 @@ from seedbench.indexes.store import Strings
 
 KIND = "bm25-1"
 K1, B = 0.9, 0.4  # Anserini's defaults
+_HEAD = {"analysis": str, "k1": (int, float), "b": (int, float), "documents": int, "with_terms": int, "corpus": str,
+         "digest": str}  # fmt: skip
+_ARRAYS = {f"{name}.{part}": dtype for name in ("terms", "ids", "titles", "texts")
+           for part, dtype in (("data", "u1"), ("offsets", "i8"))} | {
+    "starts": "i8", "docs": "i4", "codes": "u2 u4", "factors": "f4", "best": "f4"}  # fmt: skip
 Document = Passage | tuple[str, str]
 
 
@@ -115,13 +120,15 @@ class Bm25:
     def load(cls, folder: Path | str, digest: str | None = None, check: bool = True) -> Bm25:
         """A saved index, memory-mapped. `digest` is what it must have; without `check` only sizes are compared."""
         meta, arrays = store.read(Path(folder), KIND, check)
+        store.need(Path(folder), meta, arrays, _HEAD, _ARRAYS)
+        terms = len(arrays["terms.offsets"]) - 1
+        lengths = {"starts": terms + 1, "best": terms, "codes": len(arrays["docs"])}
+        lengths |= {f"{name}.offsets": meta["documents"] + 1 for name in ("ids", "titles", "texts")}
+        store.need(Path(folder), meta, arrays, {}, _ARRAYS, lengths)
         index = cls.__new__(cls)
-        try:
-            said = meta.pop("digest")
-            index._set(meta, arrays)
-            own = index.digest()
-        except KeyError as problem:
-            raise SeedbenchError(f"{folder} is an index without {problem}: build it again.") from None
+        said = meta.pop("digest")
+        index._set(meta, arrays)
+        own = index.digest()
         if said != own or meta["analysis"] != ANALYSIS:
             raise SeedbenchError(f"{folder} was built by another version or with other settings: build it again.")
         if digest is not None and digest != own:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -47,4 +48,9 @@ def _array(path: Path, dtype: type, length: int) -> np.ndarray:
     """A file-backed array; numpy cannot map an empty one."""
     if not length:
         return np.empty(0, dtype)
-    return np.asarray(np.memmap(path, dtype, "w+", shape=(length,)))
+    with path.open("wb") as file:
+        size = length * np.dtype(dtype).itemsize
+        file.truncate(size)
+        if hasattr(os, "posix_fallocate"):  # on a full disk an OSError here, not a SIGBUS at some later write
+            os.posix_fallocate(file.fileno(), 0, size)
+    return np.asarray(np.memmap(path, dtype, "r+", shape=(length,)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -75,12 +77,22 @@ def write(folder: Path, kind: str, meta: Mapping[str, Any], arrays: Mapping[str,
             if isinstance(array, Pieces):
                 array.save(out)
             else:
-                np.save(out, array, allow_pickle=False)
+                _save(out, array)
         files[name] = {"bytes": part.stat().st_size, "sha256": _sha256(part)}
         os.replace(part, folder / f"{name}.npy")
     part = folder / f"{META}.part"
     part.write_text(json.dumps({"kind": kind, **meta, "files": files}, indent=1), encoding="utf-8")
     os.replace(part, folder / META)
+
+
+def _save(out: IO[bytes], array: np.ndarray) -> None:
+    try:
+        np.save(out, array, allow_pickle=False)
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # numpy counts what it could write but drops the reason: a short write to a file is a full disk or quota
+        raise OSError(errno.ENOSPC, f"No space left on device ({error})") from error
 
 
 def read(folder: Path, kind: str, check: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -94,7 +106,7 @@ def read(folder: Path, kind: str, check: bool = True) -> tuple[dict[str, Any], d
         known = meta["kind"] == kind and isinstance(meta["files"], dict)
     except FileNotFoundError:
         raise SeedbenchError(f"{folder} holds no finished index ({META} is missing): build it again.") from None
-    except (ValueError, TypeError, KeyError, OSError):
+    except (ValueError, TypeError, KeyError, OSError, RecursionError):
         known = False
     if not known:
         raise SeedbenchError(f"{folder / META} does not describe an index of kind {kind}: build it again.")
@@ -105,12 +117,38 @@ def read(folder: Path, kind: str, check: bool = True) -> tuple[dict[str, Any], d
             sound = path.stat().st_size == said["bytes"] and (not check or _sha256(path) == said["sha256"])
             # A plain view: indexing numpy's memmap class is several times slower.
             array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False)) if sound else None
-        except (OSError, ValueError, TypeError, KeyError):
-            array = None
+        except (OSError, EOFError, ValueError, TypeError, KeyError, OverflowError, SyntaxError, tokenize.TokenError):
+            array = None  # numpy parses the header as Python
         if array is None:
             raise SeedbenchError(f"{path} is missing or not the file that was written: build the index again.")
         arrays[name] = array
     return meta, arrays
+
+
+def need(
+    folder: Path,
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    types: Mapping[str, type | tuple[type, ...]],
+    dtypes: Mapping[str, str],
+    lengths: Mapping[str, int] | None = None,
+) -> None:
+    """Raises SeedbenchError where a folder's head lacks a key of `types` or holds one of another type, and where a
+    one-dimensional array is absent or of none of its `dtypes` ("u2 u4"), or not of its length. `name.data` and
+    `name.offsets` must fit together. Reads no more than the ends of the arrays."""
+    for key, wanted in types.items():
+        if not isinstance(meta.get(key), wanted):
+            raise SeedbenchError(f"{folder / META} lacks {key}, or holds another type there: build it again.")
+    for name, wanted_dtypes in dtypes.items():
+        array = arrays.get(name)
+        fits = array is not None and array.ndim == 1 and array.dtype in [np.dtype(d) for d in wanted_dtypes.split()]
+        if fits and lengths and name in lengths:
+            fits = len(array) == lengths[name]  # type: ignore[arg-type]
+        if fits and name.endswith(".offsets"):
+            data = arrays.get(name.replace(".offsets", ".data"))
+            fits = bool(data is not None and len(array) and array[0] == 0 and array[-1] == len(data))  # type: ignore
+        if not fits:
+            raise SeedbenchError(f"{folder} holds no {name} that fits the rest: build it again.")
 
 
 def _sha256(path: Path) -> str:

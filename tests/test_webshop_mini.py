@@ -373,3 +373,10 @@ def test_it_starts_at_once_and_stays_small() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     start, megabytes = map(float, done.stdout.split())
     assert start < 1 and megabytes < 150
+
+
+@pytest.mark.parametrize("size", [0, -5])
+def test_sizes_are_checked_before_anything_is_written(tmp_path: Path, size: int) -> None:
+    with pytest.raises(SeedbenchError, match=f"seen is to hold {size} goals"):
+        files.generate(tmp_path / "shop", lambda done, total: None, sizes={"seen": size})
+    assert not (tmp_path / "shop").exists()

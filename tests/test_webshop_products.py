@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from seedbench.core import SeedbenchError
+from seedbench.envs.webshop.data import Folder
+from seedbench.envs.webshop.files import import_published
 from seedbench.envs.webshop.products import NO_ATTRIBUTES, Product, parse_pricing, preprocess, read_products
-from tests.webshop_shop import HUMAN, KNOWN, ODD, PLAIN, record, values
+from tests.webshop_shop import HUMAN, KNOWN, ODD, PLAIN, record, values, write_folder
 
 
 def one(**fields: Any) -> Product:
@@ -60,7 +62,7 @@ def test_pricing(pricing: str | None, prices: tuple[float, ...], text: str) -> N
     assert parse_pricing(pricing) == (prices, text)
 
 
-@pytest.mark.parametrize("pricing", ["free", "$", "$.", "$1.2.3", "12.00"])
+@pytest.mark.parametrize("pricing", ["free", "$", "$.", "$1.2.3", "12.00", "$" + "9" * 400, "$1 - $" + "9" * 400])
 def test_pricing_on_which_the_original_crashes(pricing: str) -> None:
     with pytest.raises(SeedbenchError, match="B000000001 has the price"):
         one(pricing=pricing)
@@ -83,6 +85,65 @@ def test_broken_records_are_named(broken: dict[str, Any]) -> None:
         list(preprocess([{"name": "x"}], {}, {}))
 
 
+FIELDS = [
+    ({"name": None}, None, {}, "name"),
+    ({"full_description": None}, None, {}, "full_description"),
+    ({"small_description": ["a", 5]}, None, {}, "small_description"),
+    ({"small_description": None}, None, {}, "small_description"),
+    ({"category": 5}, None, {}, "category"),
+    ({"product_category": None}, None, {}, "product_category"),
+    ({"pricing": 5}, None, {}, "pricing"),
+    ({"images": [None]}, None, {}, "images"),
+    ({"customization_options": {"a": [{"value": 5}]}}, None, {}, "customization_options"),
+    ({}, {"attributes": [5]}, {}, "attributes"),
+    ({}, {"attributes": "red"}, {}, "attributes"),
+    ({}, {"attributes": [], "instruction": "x", "instruction_attributes": [5]}, {}, "instruction_attributes"),
+    ({}, {"attributes": [], "instruction": 5, "instruction_attributes": []}, {}, "instruction"),
+    ({}, None, {"instruction": None, "instruction_attributes": [], "instruction_options": []}, "instruction"),
+    ({}, None, {"instruction": "x", "instruction_attributes": [], "instruction_options": [5]}, "instruction_options"),
+]
+
+
+@pytest.mark.parametrize(("fields", "known", "said", "field"), FIELDS)
+def test_a_field_of_another_type_is_named_alike_in_a_folder_and_by_an_import(
+    tmp_path: Path, fields: dict[str, Any], known: dict[str, Any] | None, said: dict[str, Any], field: str
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name, content in (
+        ("items_shuffle", [{**record("B000000001", "Thing"), **fields}]),
+        ("items_ins_v2", {} if known is None else {"B000000001": known}),
+        ("items_human_ins", {"B000000001": [said]} if said else {}),
+    ):
+        (source / f"{name}.json").write_text(json.dumps(content))
+    with pytest.raises(SeedbenchError, match=f"Product B000000001 .*{field}") as raw:
+        Folder(source)
+    with pytest.raises(SeedbenchError) as imported:
+        import_published(source, tmp_path / "made", lambda done, total: None)
+    assert str(imported.value) == str(raw.value)
+
+
+def test_an_empty_id_is_none() -> None:
+    with pytest.raises(SeedbenchError, match="no asin"):
+        list(preprocess([record("", "x")], {}, {}))
+
+
+def test_more_goals_than_anyone_can_list_are_refused() -> None:
+    known = {"B1": {"attributes": [], "instruction": "x", "instruction_attributes": []}}
+    options = {f"option {i}": values(*"abcdefgh") for i in range(9)}
+    with pytest.raises(SeedbenchError, match="B1 make 134217728 goals"):
+        list(preprocess([record("B1", "x", customization_options=options)], known, {}))
+    assert len(list(preprocess([record("B1", "x", customization_options=options)], {}, {}))) == 1, "none is made of it"
+
+
+@pytest.mark.parametrize("content", ["5", "null", "[5]", "[[5]]", '["ab"]', "[" * 100_000])
+def test_nouns_that_are_none(tmp_path: Path, content: str) -> None:
+    source = write_folder(tmp_path, 1)
+    (source / "title_nouns.json").write_text(content)
+    with pytest.raises(SeedbenchError, match="title_nouns"):
+        Folder(source)
+
+
 def test_an_instruction_without_attributes_is_refused() -> None:
     with pytest.raises(SeedbenchError, match="instruction_attributes"):
         list(preprocess([record("B1", "x")], {"B1": {"attributes": [], "instruction": "x"}}, {}))
@@ -101,6 +162,11 @@ def test_files_plain_and_packed(tmp_path: Path) -> None:
         read_products(items, known)
     with pytest.raises(SeedbenchError, match="cannot be read"):
         read_products(tmp_path / "absent.json", known)
+    for content, complaint in (("[" * 100_000, "cannot be read"), ("[]", "no records by asin")):
+        known.write_text(content)
+        (tmp_path / "items.json").write_text("[]")
+        with pytest.raises(SeedbenchError, match=complaint):
+            read_products(tmp_path / "items.json", known)
 
 
 def test_the_published_products(shared_data: Path) -> None:

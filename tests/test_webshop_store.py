@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from seedbench.core import SeedbenchError
 from seedbench.envs.webshop import importing, parts, streaming
 from seedbench.envs.webshop import store as stored
-from seedbench.envs.webshop.data import SPLITS, Folder, open_dataset
+from seedbench.envs.webshop.data import SPLITS, DataError, Folder, open_dataset
 from seedbench.envs.webshop.env import WebShopEnv
 from seedbench.envs.webshop.files import check, import_published
 from seedbench.envs.webshop.goals import Kind
@@ -406,6 +406,42 @@ def test_a_full_disk(source: Path, imported: Path, tmp_path: Path, monkeypatch: 
     assert contents(made) == contents(imported)
 
 
+def test_a_full_disk_that_numpy_does_not_name(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def save(file: Any, array: Any, **options: Any) -> None:
+        raise OSError("878123 requested and 708480 written")
+
+    monkeypatch.setattr(arrays.np, "save", save)
+    with pytest.raises(SeedbenchError, match="disk is full; free three times"):
+        import_published(source, tmp_path / "full", quiet)
+
+
+def test_a_resumed_import_leaves_its_key_alone_and_bears_foreign_entries(source: Path, tmp_path: Path) -> None:
+    made = tmp_path / "killed"
+    command = [sys.executable, "-c", KILLED, str(source), str(made), "5"]
+    subprocess.run(command, cwd=ROOT, capture_output=True)
+    work = made / "import.parts"
+    (work / "part-x").mkdir()
+    before = (work / "key").stat()
+    subprocess.run([*command[:-1], "1"], cwd=ROOT, capture_output=True)  # killed before anything was read
+    subprocess.run([*command[:-1], "2"], cwd=ROOT, capture_output=True)
+    after = (work / "key").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    (work / "key").write_bytes(b"\xff\xfe")  # of nobody: all is read anew
+    import_published(source, made, quiet)
+    assert len(Imported(made).catalogue) == 122
+
+
+@pytest.mark.parametrize("end", [".json", ".json.xz"])
+def test_a_byte_order_mark(tmp_path: Path, end: str) -> None:
+    source = write_folder(tmp_path / "source", 40)
+    for path in list(source.iterdir()):
+        data = b"\xef\xbb\xbf" + path.read_bytes()
+        path.unlink()
+        path.with_suffix(end).write_bytes(lzma.compress(data) if end == ".json.xz" else data)
+    import_published(source, tmp_path / "made", quiet)
+    assert Imported(tmp_path / "made").digest() == Folder(source).digest()
+
+
 def test_two_imports_at_once(source: Path, tmp_path: Path) -> None:
     tmp_path.joinpath("made").mkdir()
     with FileLock(tmp_path / "made" / ".import.lock"), pytest.raises(SeedbenchError, match="Another import"):
@@ -451,6 +487,83 @@ def test_a_damaged_row_is_named(imported: Path) -> None:
     catalogue = Imported(imported).catalogue
     with pytest.raises(SeedbenchError, match="is damaged in row"):
         catalogue.product(list(catalogue.ids())[-1])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "name",
+    ["rows.data", "rows.offsets", "ranks", "rows_by_rank", "category", "title_rows", "synthetic.first",
+     "synthetic.owners", "synthetic.train", "index/ids.data", "index/ids.offsets", "index/terms.data",
+     "index/terms.offsets", "index/starts", "index/docs", "index/codes", "index/best"],
+)  # fmt: skip
+def test_damage_that_play_meets_is_the_data_s_fault(imported: Path, name: str, seed: int) -> None:
+    """Contents of the same size: nothing is noticed at opening; play goes on, or raises a DataError and no other."""
+    path = imported / "store" / f"{name}.npy"
+    data, rng = bytearray(path.read_bytes()), np.random.default_rng(seed)
+    data[128:] = (bytes([0xFF] * (len(data) - 128)), rng.bytes(len(data) - 128), bytes(len(data) - 128))[seed]
+    path.write_bytes(bytes(data))
+    raised: list[Exception] = []
+    try:
+        dataset = Imported(imported)
+    except SeedbenchError as error:
+        assert "build it again" in str(error)
+        return
+    catalogue = dataset.catalogue
+
+    def play(step: Callable[[], object]) -> None:
+        try:
+            step()
+        except DataError as error:
+            raised.append(error)
+        except SeedbenchError as error:
+            assert "No WebShop task" in str(error)
+
+    for row in range(0, len(catalogue), 9):
+        play(lambda row=row: catalogue.product(catalogue.asin(row)))  # type: ignore[misc]
+        play(lambda row=row: catalogue.price(catalogue.asin(row)))  # type: ignore[misc]
+        play(lambda row=row: catalogue.category(row))  # type: ignore[misc]
+        play(lambda row=row: catalogue.search(f"red lamp model{row}"))  # type: ignore[misc]
+    play(lambda: [dataset.goal(task.id) for task in dataset.tasks("train")[:20]])
+    play(lambda: dataset.nouns.get("The same title") if dataset.nouns else None)
+    if name in ("rows.data", "ranks") and seed == 0:
+        assert raised
+
+
+HEAD, INDEX_HEAD = "store/index.json", "store/index/index.json"
+
+
+@pytest.mark.parametrize(
+    ("file", "key"),
+    [
+        (HEAD, key)
+        for key in ("kind", "products", "digest", "index", "categories", "nouns", "synthetic", "human", "files")
+    ]
+    + [(INDEX_HEAD, key) for key in ("digest", "with_terms", "documents", "analysis", "k1", "corpus")],
+)
+@pytest.mark.parametrize("value", [None, [5], "x"])
+def test_a_head_that_was_edited_is_refused(imported: Path, file: str, key: str, value: Any) -> None:
+    path = imported / file
+    head = json.loads(path.read_text())
+    if value is None:
+        del head[key]
+    elif isinstance(head[key], type(value)) or (key == "nouns" and value == "x"):
+        return
+    else:
+        head[key] = value
+    path.write_text(json.dumps(head))
+    if key == "nouns" and value is None:
+        return
+    for use in (lambda: check(str(imported), quiet), lambda: Imported(imported)):
+        with pytest.raises(SeedbenchError, match="again"):
+            use()
+
+
+def test_long_queries_are_searched_but_not_kept(imported: Path, source: Path) -> None:
+    for catalogue in (Imported(imported).catalogue, Folder(source, "synthetic").catalogue):
+        found = catalogue.search("lamp " * 200)
+        assert found and catalogue._recent.cache_info().currsize == 0  # type: ignore[attr-defined]
+        assert catalogue.search("lamp") and catalogue._recent.cache_info().currsize == 1  # type: ignore[attr-defined]
+        assert catalogue.search(" " * 100_000 + "lamp") == (), "beyond the 100,000th character nothing is searched for"
 
 
 def test_the_index_of_another_catalogue_is_refused(imported: Path, tmp_path: Path) -> None:

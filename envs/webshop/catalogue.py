@@ -13,6 +13,8 @@ from seedbench.prompts import sha256_json
 
 HITS = 50  # the original looks at no more
 RECENT_QUERIES = 4096
+RECENT_LENGTH = 500  # characters: longer queries are not kept, so that a cache of them stays small
+LONGEST_QUERY = 100_000  # characters that are searched; those of all published goals have under 500
 
 
 class Catalogue(ABC):
@@ -26,9 +28,16 @@ class Catalogue(ABC):
     def price(self, asin: str) -> float:
         """What a product costs, in dollars: frozen, for a price range as well."""
 
-    @abstractmethod
+    _recent: Callable[[str], tuple[str, ...]]  # _search with a cache
+
     def search(self, query: str) -> Sequence[str]:
-        """Ids of at most 50 products, best first."""
+        """Ids of at most 50 products, best first. What follows the 100,000th character is not searched for."""
+        query = query[:LONGEST_QUERY]
+        return self._recent(query) if len(query) <= RECENT_LENGTH else self._search(query)
+
+    @abstractmethod
+    def _search(self, query: str) -> tuple[str, ...]:
+        """What `search` gives for a query of bounded length."""
 
     @abstractmethod
     def ids(self) -> Iterator[str]:
@@ -69,9 +78,6 @@ class MemoryCatalogue(Catalogue):
 
     def price(self, asin: str) -> float:
         return self._prices[asin]
-
-    def search(self, query: str) -> Sequence[str]:
-        return self._recent(query)
 
     def _search(self, query: str) -> tuple[str, ...]:
         with self._lock:  # one thread builds the index, the others wait for it

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import groupby
 from pathlib import Path
 
-from seedbench.core import SeedbenchError, Task
+from seedbench.core import InfrastructureError, SeedbenchError, Task
 from seedbench.envs.webshop.catalogue import Catalogue, MemoryCatalogue
 from seedbench.envs.webshop.goals import (
     PAPER_SIZE,
@@ -27,7 +28,7 @@ from seedbench.envs.webshop.goals import (
     goals_fingerprint,
     split_goals,
 )
-from seedbench.envs.webshop.nouns import ListedNouns
+from seedbench.envs.webshop.nouns import ListedNouns, are_nouns
 from seedbench.envs.webshop.products import read_json, read_products
 
 ENV_ID = "seedbench/WebShop-v0"
@@ -35,6 +36,22 @@ SPLITS = ("train", "dev", "seen", "unseen", "paper")
 MANY = 1000  # from so many human goals on they are the default; the 1000-product files hold 13
 STORE = "store"  # folder of an import, finished or not
 IN_MEMORY = 200_000_000  # bytes of a product file: what is larger is imported into a store first
+
+
+class DataError(InfrastructureError):
+    """An imported catalogue that is damaged: the data's fault, never the agent's, so nothing is scored."""
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Turns what damaged contents raise, wherever they are first used, into a DataError."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, ArithmeticError, OSError) as error:
+        raise DataError(
+            f"{folder} is damaged ({type(error).__name__}: {error}): "
+            f"run `seedbench data check webshop {folder.parent}`, or import the files again."
+        ) from error
 
 
 class Dataset(ABC):
@@ -97,8 +114,11 @@ class Folder(Dataset):
         tagged = find_file(folder, "title_nouns")
         self.nouns = None
         if tagged is not None:
+            nouns = read_json(tagged)
+            if not are_nouns(nouns):
+                raise SeedbenchError(f"{tagged} is no list of the nouns of each title; remove it.")
             try:
-                self.nouns = ListedNouns((p.title for p in products), read_json(tagged))
+                self.nouns = ListedNouns((p.title for p in products), nouns)
             except ValueError:
                 raise SeedbenchError(f"{tagged} is not of these products (more or fewer); remove it.") from None
 

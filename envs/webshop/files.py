@@ -79,6 +79,9 @@ def generate(
     """
     if any((dest / name).exists() for name in (mini.SHOP, mini.LISTING)):
         raise SeedbenchError(f"{dest} holds a shop already; name another folder, or remove it first.")
+    for split, size in (sizes or {}).items():
+        if size < 1:
+            raise SeedbenchError(f"The split {split} is to hold {size} goals; ask for 1 or more, or leave it out.")
     try:
         dest.mkdir(parents=True, exist_ok=True)
         dataset = mini.generate_into(dest, seed=seed, level=level, sizes=sizes or mini.SIZES, progress=progress)

@@ -9,7 +9,7 @@ import hashlib
 import heapq
 import json
 from collections import Counter as Multiset
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,11 @@ from seedbench.indexes.store import Pieces, Strings
 KIND = "webshop-store-1"
 INDEX = "index"
 HELD = ("train", "dev", "seen", "unseen")
+_HEAD = {"key": str, "products": int, "digest": str, "index": str, "categories": list, "nouns": (str, type(None)),
+         **dict.fromkeys(KINDS, dict)}  # fmt: skip
+_ARRAYS = {"rows.data": "u1", "rows.offsets": "i8", "rows_by_rank": "i4", "ranks": "i4", "prices": "f8",
+           "category": "u2", "title_keys": "u8", "title_rows": "i4"}  # fmt: skip
+_GOALS = {"owners": "i4", "first": "i8", "names": "u4", "weights": "f8", **dict.fromkeys((*HELD, "paper"), "i4")}
 
 
 def finish(parts: Sequence[Part], key: str, folder: Path, scratch: Path, report: Callable[[float], None]) -> None:
@@ -65,6 +70,20 @@ def finish(parts: Sequence[Part], key: str, folder: Path, scratch: Path, report:
     report(0.7)
     store.write(folder, KIND, meta, arrays)
     report(1.0)
+
+
+def check_head(folder: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Raises SeedbenchError where head and arrays are not of the shape that `finish` gives them."""
+    goals = {f"{kind}.{name}": dtype for kind in KINDS for name, dtype in _GOALS.items()}
+    store.need(folder, meta, arrays, _HEAD, _ARRAYS | goals)
+    products = meta["products"]
+    lengths = dict.fromkeys(("rows_by_rank", "ranks", "prices", "category", "title_keys", "title_rows"), products)
+    lengths["rows.offsets"] = products + 1
+    for kind in KINDS:
+        owners = len(arrays[f"{kind}.owners"])
+        lengths |= {f"{kind}.first": owners + 1, f"{kind}.weights": owners}
+        store.need(folder, meta[kind], arrays, {"digest": str}, {})
+    store.need(folder, meta, arrays, {}, _ARRAYS | goals, lengths)
 
 
 def _catalogue_digest(parts: Sequence[Part], asins: Sequence[str], order: Sequence[int], prices: np.ndarray) -> str:

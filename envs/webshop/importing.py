@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -68,23 +69,26 @@ def _build(sources: Sources, dest: Path, progress: Progress) -> None:
     key = _key(sources, lambda done: progress(done // UNIT, total))
     made, work = dest / STORE, dest / PARTS
     if (made / store.META).exists():
-        if store.read(made, KIND, check=False)[0]["key"] != key:
+        if store.read(made, KIND, check=False)[0].get("key") != key:
             raise SeedbenchError(f"{dest} holds a catalogue of other files; name another folder, or remove that.")
         shutil.rmtree(work, ignore_errors=True)  # there if a kill came after the last write
         return
-    if work.exists() and _read(work / KEY) != key:  # scratch of other files: nothing in it was ever finished
-        shutil.rmtree(work)
-    work.mkdir(exist_ok=True)
+    if not work.exists() or not _holds(work / KEY, key):
+        if work.exists():  # scratch of other files: nothing in it was ever finished
+            shutil.rmtree(work)
+        work.mkdir()
+        part = work / f"{KEY}.part"
+        part.write_text(key)
+        os.replace(part, work / KEY)  # written once: a resume that dies must not lose the parts it resumes from
     made.mkdir(exist_ok=True)  # without a head it says that the import has not finished
-    (work / KEY).write_text(key)
     parts = read_parts(sources, work, lambda done: progress((size + done) // UNIT, total))
     finish(parts, key, made, work, lambda share: progress(int(size * (2 + share)) // UNIT, total))
     shutil.rmtree(work)
     progress(total, total)
 
 
-def _read(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
+def _holds(path: Path, key: str) -> bool:
+    return path.is_file() and path.read_bytes() == key.encode()
 
 
 def _key(sources: Sources, report: Callable[[int], None]) -> str:

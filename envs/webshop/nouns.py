@@ -129,6 +129,13 @@ def _load_spacy() -> tuple[Any, str]:
     return pipeline, f"spacy-{spacy.__version__}-{model}-{pipeline.meta['version']}"
 
 
+def are_nouns(found: Any) -> bool:
+    """Whether this is a list of nouns for each title, as a title_nouns file holds it."""
+    return isinstance(found, list) and all(
+        isinstance(nouns, list) and all(isinstance(noun, str) for noun in nouns) for nouns in found
+    )
+
+
 def nouns_digest(nouns: Iterable[Sequence[str]]) -> str:
     """Digest of the nouns of many titles, in their order."""
     whole = hashlib.sha256(b"webshop-nouns-1")

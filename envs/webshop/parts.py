@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shutil
 import sqlite3
 from collections import Counter as Multiset
@@ -19,7 +20,7 @@ import numpy as np
 
 from seedbench.core import SeedbenchError
 from seedbench.envs.webshop.goals import Kind, frozen_goals_of, frozen_price, goal_ids, goals_fingerprint
-from seedbench.envs.webshop.nouns import Spacy
+from seedbench.envs.webshop.nouns import Spacy, are_nouns
 from seedbench.envs.webshop.products import Product, preprocess, to_line
 from seedbench.envs.webshop.streaming import JsonStream
 from seedbench.indexes import store
@@ -29,6 +30,7 @@ from seedbench.indexes.store import Strings
 
 KIND = "webshop-part-1"
 PART = 4096  # products; some seconds of work
+_HEAD = {"products": int, "counted": list, "wished": dict, "tagged": bool, "next": int, "last": bool}
 KINDS: tuple[Kind, ...] = ("synthetic", "human")
 
 
@@ -106,11 +108,13 @@ def finished(folder: Path) -> list[Part]:
     for number in itertools.count():
         try:
             here = _folder(folder, number)
-            found.append(Part(here, store.read(here, KIND)[0]))
+            meta, arrays = store.read(here, KIND)
+            store.need(here, meta, arrays, _HEAD, {})
+            found.append(Part(here, meta))
         except SeedbenchError:
             break
     for left in folder.glob("part-*"):
-        if int(left.name.removeprefix("part-")) >= len(found):
+        if re.fullmatch(r"part-[0-9]{6,}", left.name) and int(left.name.removeprefix("part-")) >= len(found):
             shutil.rmtree(left)
     return found
 
@@ -160,6 +164,8 @@ def _tag(batch: list[Product], sources: Sources, nouns: Iterator[Any], last: boo
     found = list(itertools.islice(nouns, len(batch)))
     if len(found) < len(batch) or (last and next(nouns, None) is not None):
         raise SeedbenchError(f"{sources.nouns} is not of these products (it holds more or fewer); remove it.")
+    if not are_nouns(found):
+        raise SeedbenchError(f"{sources.nouns} is no list of the nouns of each title; remove it.")
     return found
 
 

@@ -14,6 +14,7 @@ import re
 import weakref
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,8 +23,8 @@ import numpy as np
 
 from seedbench.core import SeedbenchError, Task
 from seedbench.envs.webshop.catalogue import HITS, Catalogue
-from seedbench.envs.webshop.data import ENV_ID, MANY, STORE, Dataset, check_split
-from seedbench.envs.webshop.finishing import INDEX, KIND, goal_name, title_key
+from seedbench.envs.webshop.data import ENV_ID, MANY, STORE, DataError, Dataset, check_split, reading
+from seedbench.envs.webshop.finishing import INDEX, KIND, check_head, goal_name, title_key
 from seedbench.envs.webshop.goals import Goal, Kind, frozen_goal
 from seedbench.envs.webshop.nouns import KnownNouns
 from seedbench.envs.webshop.products import Product, from_line
@@ -49,7 +50,11 @@ class MappedCatalogue(Catalogue):
 
     def __init__(self, folder: Path, check: bool = False):
         self.meta, self.arrays = store.read(folder, KIND, check)
+        self._folder = folder
+        check_head(folder, self.meta, self.arrays)
         self._index = Bm25.load(folder / INDEX, self.meta["index"], check)
+        if len(self._index) != len(self):
+            raise SeedbenchError(f"{folder / INDEX} is not of as many products as {folder}: import the files again.")
         self._offsets, self._rows_by_rank, self._ranks, self._prices = (
             self.arrays[name] for name in ("rows.offsets", "rows_by_rank", "ranks", "prices")
         )
@@ -65,49 +70,66 @@ class MappedCatalogue(Catalogue):
 
     def number(self, asin: str) -> int | None:
         """The row of a product, None where there is none."""
-        rank = bisect_left(self._index.ids, asin)
-        if rank < len(self._index.ids) and self._index.ids[rank] == asin:
-            return int(self._rows_by_rank[rank])
-        return None
+        with self.reading():
+            rank = bisect_left(self._index.ids, asin)
+            if rank < len(self._index.ids) and self._index.ids[rank] == asin:
+                return int(self._rows_by_rank[rank])
+            return None
 
     def asin(self, row: int) -> str:
         """The id of the product in a row."""
-        return str(self._index.ids[int(self._ranks[row])])
+        with self.reading():
+            return str(self._index.ids[int(self._ranks[row])])
 
     def category(self, row: int) -> str:
         """The category of the product in a row."""
-        return str(self.meta["categories"][self.arrays["category"][row]])
+        with self.reading():
+            return str(self.meta["categories"][self.arrays["category"][row]])
+
+    def reading(self) -> AbstractContextManager[None]:
+        """A block that reads of the store: what damage raises there becomes a DataError."""
+        return reading(self._folder)
 
     def _read(self, row: int) -> Row:
-        start, end = int(self._offsets[row]), int(self._offsets[row + 1])
-        raw = os.pread(self._fd, end - start, self._start + start)
         try:
+            start, end = int(self._offsets[row]), int(self._offsets[row + 1])
+            if not 0 <= start < end <= self._offsets[-1]:
+                raise ValueError(f"it is said to go from byte {start} to {end}")
+            raw = os.pread(self._fd, end - start, self._start + start)
             line, human, nouns = raw.decode("utf-8", "surrogatepass").split("\n")
             product, price = from_line(line, json.loads(human))
             return Row(product, price, tuple(json.loads(nouns)) if nouns else None)
-        except (ValueError, TypeError, KeyError) as error:
-            raise SeedbenchError(f"{self._file} is damaged in row {row} ({error}); import the files again.") from error
+        except (ValueError, TypeError, AttributeError, LookupError, OSError, RecursionError) as error:
+            raise DataError(f"{self._file} is damaged in row {row} ({error}); import the files again.") from error
 
     def _need(self, asin: str) -> int:
         row = self.number(asin)
         if row is None:
-            raise SeedbenchError(f"The catalogue has no product {asin!r}; take the products it came with.")
+            # Play asks for what the catalogue listed, so damaged ids come to light here.
+            raise DataError(
+                f"The catalogue has no product {asin!r}; take the products it came with, and if it listed that, "
+                f"run `seedbench data check webshop {self._folder.parent}`."
+            )
         return row
 
     def product(self, asin: str) -> Product:
-        return self.row(self._need(asin)).product
+        row = self._need(asin)
+        product = self.row(row).product
+        if product.asin != asin:
+            raise DataError(f"{self._file} is damaged in row {row} (it is not of {asin}); import the files again.")
+        return product
 
     def price(self, asin: str) -> float:
-        return float(self._prices[self._need(asin)])
+        row = self._need(asin)
+        with self.reading():
+            return float(self._prices[row])
 
     def __contains__(self, asin: object) -> bool:
         return self.number(str(asin)) is not None
 
-    def search(self, query: str) -> Sequence[str]:
-        return self._recent(query)
-
     def _search(self, query: str) -> tuple[str, ...]:
-        return tuple(self._index.ids[number] for number, _ in self._index.top(query, HITS))
+        with self.reading():
+            return tuple(self._index.ids[number] for number, _ in self._index.top(query, HITS))
 
     def ids(self) -> Iterator[str]:
         return (self.asin(row) for row in range(len(self)))
@@ -183,10 +205,11 @@ class Imported(Dataset):
 
     def named(self, goal: int) -> tuple[str, str]:
         """Id and category of a goal, by its number in file order."""
-        owner = int(np.searchsorted(self._first, goal, "right")) - 1
-        row = int(self._owners[owner])
-        asin = self.catalogue.asin(row)
-        return goal_name(asin, self._names, int(self._first[owner]), goal), self.catalogue.category(row)
+        with self.catalogue.reading():
+            owner = int(np.searchsorted(self._first, goal, "right")) - 1
+            row = int(self._owners[owner])
+            asin = self.catalogue.asin(row)
+            return goal_name(asin, self._names, int(self._first[owner]), goal), self.catalogue.category(row)
 
     def tasks(self, split: str) -> Sequence[Task]:
         check_split(split, len(self._table.get(split, ())))
@@ -208,14 +231,19 @@ class Imported(Dataset):
         owner = int(self._owners.searchsorted(np.int32(row)))  # of another type would copy the array
         if owner == len(self._owners) or self._owners[owner] != row:
             raise unknown
+        with self.catalogue.reading():
+            number = self._number(owner, found[2], found[3])
+            if number is None:
+                raise unknown
+            product, price, _ = self.catalogue.row(row)
+            return frozen_goal(product, price, self._kind, number, float(self._table["weights"][owner]))
+
+    def _number(self, owner: int, digest: str, again: str | None) -> int | None:
+        """Which goal of its product an id means; None where it has none such."""
         names = self._names[self._first[owner] : self._first[owner + 1]]
-        alike = np.flatnonzero(names == int(found[2], 16))
-        times = int(found[3] or 1)
-        if not 1 <= times <= len(alike) or found[3] == "1":
-            raise unknown
-        product, price, _ = self.catalogue.row(row)
-        weight = float(self._table["weights"][owner])
-        return frozen_goal(product, price, self._kind, int(alike[times - 1]), weight)
+        alike = np.flatnonzero(names == int(digest, 16))
+        times = int(again or 1)
+        return int(alike[times - 1]) if 1 <= times <= len(alike) and again != "1" else None
 
     def digest(self) -> str:
         return str(self.catalogue.meta[self._kind]["digest"])

@@ -44,13 +44,20 @@ class JsonStream:
     def items(self) -> Iterator[Any]:
         """The records of a list."""
         if self._start == 0:
+            self._skip_mark()
             self._take("[", "a list")
         yield from self._until("]", self._value)
 
     def pairs(self) -> Iterator[tuple[str, Any]]:
         """Keys and records of an object, a key that comes twice both times."""
+        self._skip_mark()
         self._take("{", "an object")
         yield from self._until("}", self._pair)
+
+    def _skip_mark(self) -> None:
+        """Pass over a byte order mark, which json.loads takes as well."""
+        if self._peek() == "\ufeff" and self._base + self._at == 0:
+            self._at += 1
 
     def _until(self, end: str, read: Any) -> Iterator[Any]:
         between = self._start > 0
