@@ -130,7 +130,7 @@ class Client:
                     timeout=(min(5.0, self.deadline), self.deadline), **how,
                 ) as response:  # fmt: skip
                     data = bytearray()
-                    for part in response.iter_content(1 << 16):
+                    for part in response.iter_content(1 << 13):
                         data += part
                         if len(data) > MAX_ANSWER or time.monotonic() > until:
                             break

@@ -7,20 +7,25 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import pytest
 
+from seedbench.cli import main
 from seedbench.client import Client
-from seedbench.core import InfrastructureError, SeedbenchError
+from seedbench.core import InfrastructureError, SeedbenchError, TextEnv
+from seedbench.exam import make_env
 from seedbench.remote import RemoteEnv
 from seedbench.replies import read
 from seedbench.serve.app import create_app
 from tests.servers import threaded
+from tests.test_evaluate import run
 from tests.toy import Counter
 
-TOY = "toy/Counter-v0"
+ALFWORLD, TOY = "seedbench/ALFWorld-v0", "toy/Counter-v0"
 DEEP = b'{"a":' * 100_000
 
 
@@ -34,8 +39,8 @@ def registered() -> Iterator[None]:
 class Altered:
     """The toy's own server, until `alter(path, body)` gives another status, type and body."""
 
-    def __init__(self) -> None:
-        self.app = create_app(TOY, lambda **settings: Counter())
+    def __init__(self, env_id: str = TOY, make: Callable[..., TextEnv] = lambda **settings: Counter()) -> None:
+        self.app = create_app(env_id, make)
         self.alter: Callable[[str, bytes], tuple[str, str, bytes] | None] = lambda path, body: None
 
     def __call__(self, environ: Any, start_response: Any) -> list[bytes]:
@@ -219,3 +224,38 @@ def test_an_answer_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch, serv
     with pytest.raises(InfrastructureError, match="more than"):
         Client(server[1]).describe()
     server[0].alter = lambda where, body: None
+
+
+EVAL = ["--agent", "random", "--env", "alfworld", "--split", "seen", "--limit", 6, "--seed", 3]
+
+
+@pytest.mark.parametrize("name", ["404", "html", "object", "400 that blames the request"])
+def test_a_run_whose_server_is_replaced_exits_1_and_resumes(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app, steps = Altered(ALFWORLD, partial(make_env, ALFWORLD)), 0
+
+    def replaced(where: str, body: bytes) -> Any:
+        nonlocal steps
+        steps += where == "/api/step"
+        return FOREIGN[name] if steps > 60 else None
+
+    run("eval", *EVAL, "--out", tmp_path / "whole")
+    app.alter = replaced
+    with threaded(app) as url:
+        run("eval", *EVAL, "--server", url, "--batch", 2, "--out", tmp_path / "r", code=1)
+        said = capsys.readouterr().err
+        assert "--resume" in said and "Traceback" not in said and not (tmp_path / "r" / "results.json").exists()
+        app.alter = lambda where, body: None
+        run("eval", "--resume", tmp_path / "r")
+    assert (tmp_path / "r" / "results.json").read_bytes() == (tmp_path / "whole" / "results.json").read_bytes()
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_run_on_something_else_gets_one_sentence(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    app = Altered()
+    app.alter = lambda where, body: FOREIGN[name]
+    with threaded(app) as url, pytest.raises(SystemExit) as stop:
+        main(["eval", "--agent", "random", "--env", "alfworld", "--server", url])
+    err = capsys.readouterr().err
+    assert stop.value.code in (1, 2) and err.count("\n") == 1 and "Traceback" not in err
