@@ -13,9 +13,12 @@ from urllib.parse import urlsplit
 import gymnasium as gym
 
 from seedbench.core import InfrastructureError, SeedbenchError
+from seedbench.replies import SHAPES, Refusal, check, read
 
 API_VERSION = 1
 PASSING = (429, 502, 503, 504)  # statuses after which the same request may succeed
+OF_THE_REQUEST = ("malformed", "bad_task", "bad_split", "bad_setting")  # codes that blame whoever asked, with 400
+MAX_ANSWER = 64 << 20  # bytes
 QUIET = 30.0  # seconds that a server which was given up is left alone: hundreds of episodes shall not wait each
 
 
@@ -28,10 +31,15 @@ class RemoteFault(SeedbenchError):
 
 
 class Client:
-    """HTTP to one server: a keep-alive connection a thread, deadlines, and retries of what may safely be repeated."""
+    """HTTP to one server: a keep-alive connection a thread, deadlines, and retries of what may safely be repeated.
+
+    Every answer is checked (seedbench.replies): what `seedbench serve` would not say is an InfrastructureError.
+    """
 
     def __init__(self, server: str, *, deadline: float = 60.0, retries: int = 5, backoff: float = 0.25):
-        """`deadline` (seconds) bounds each request and the wait for a full server; `backoff` doubles at each retry.
+        """`deadline` (seconds) bounds each request, to the last byte of its answer, and the wait for a full server.
+
+        `backoff` (seconds) doubles at each retry.
 
         Raises SeedbenchError for a URL that is none, or holds a password.
         """
@@ -52,16 +60,17 @@ class Client:
         self._lock = threading.Lock()
         self._left: dict[str, tuple[float, str]] = {}  # what was given up -> until when, why
 
-    def describe(self, max_steps: int | None = None) -> dict[str, Any]:
-        """Environment, digest, data and limits of the server, asked once for each step limit."""
+    def describe(self, max_steps: int | None = None, *, anew: bool = False) -> dict[str, Any]:
+        """Environment, digest, data and limits of the server, asked once for each step limit, or `anew`.
+
+        Raises SeedbenchError for a server of another version.
+        """
         with self._lock:
-            known = self._described.get(max_steps)
+            known = None if anew else self._described.get(max_steps)
         if known is None:
             known = self.get("digest", **({} if max_steps is None else {"max_steps": max_steps}))
-            if known.get("api") != API_VERSION:
-                raise SeedbenchError(f"{self.url} speaks another version of the API: update seedbench on either side.")
-            with self._lock:
-                self._described[max_steps] = known
+            with self._lock:  # what a run began with is kept
+                self._described.setdefault(max_steps, known)
         return known
 
     def get(self, name: str, **query: str | int) -> dict[str, Any]:
@@ -71,7 +80,7 @@ class Client:
     def post(self, name: str, body: Mapping[str, Any], *, once: bool = False) -> dict[str, Any]:
         """The answer to POST /api/NAME; `once` forbids retries.
 
-        Raises InfrastructureError for a server that is gone, busy or full, RemoteFault for an environment that
+        Raises InfrastructureError for a server that is gone, busy, full or another, RemoteFault for an environment that
         raised, SeedbenchError for a request that was refused.
         """
         data = json.dumps(body).encode()
@@ -86,30 +95,60 @@ class Client:
         for attempt in count():
             wait = min(self.backoff * 2 ** min(attempt, 10), 5.0)
             try:
-                response = self._session().request(
-                    method, f"{self.url}/api/{name}", timeout=(min(5.0, self.deadline), self.deadline), **how
-                )
-            except self._requests.RequestException as error:
+                status, headers, data = self._send(method, f"{self.url}/api/{name}", **how)
+            except (self._requests.RequestException, TimeoutError) as error:
                 status, fault = 0, _cause(error)
                 if attempt >= self.retries:
                     break
             else:
-                status, fault = response.status_code, ""
-                answer = self._read(response)
                 if status == 200:
-                    return answer
-                fault = str(answer.get("message"))
-                if answer.get("error") == "episode_lost" or not (
-                    status in PASSING or answer.get("error") == "session_busy"
-                ):
-                    self._refuse(status, str(answer.get("error")), fault)
-                wait = max(wait, _seconds(response.headers.get("Retry-After")))
+                    return self._read(name, data)
+                refusal = self._refusal(status, data)
+                fault = refusal.message
+                if refusal.error == "episode_lost" or not (status in PASSING or refusal.error == "session_busy"):
+                    self._refuse(status, refusal)
+                wait = max(wait, _seconds(headers.get("Retry-After")))
             if once or time.monotonic() + wait > until:
                 break
             time.sleep(wait)
         if status == 429:
             self._give_up("sessions", f"{self.url} is full: {fault}")
         self._give_up("server", f"{self.url} cannot be reached ({fault}): start it, or give another --server")
+
+    def _send(self, method: str, address: str, **how: Any) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body. Raises TimeoutError where the last byte is not there at the deadline.
+
+        On a thread of its own: no timeout of a socket bounds an answer that comes byte by byte.
+        """
+        session, until = self._session(), time.monotonic() + self.deadline
+        got: list[tuple[int, Mapping[str, str], bytes] | BaseException] = []
+
+        def work() -> None:
+            try:
+                with session.request(
+                    method, address, stream=True, allow_redirects=False,
+                    timeout=(min(5.0, self.deadline), self.deadline), **how,
+                ) as response:  # fmt: skip
+                    data = bytearray()
+                    for part in response.iter_content(1 << 13):
+                        data += part
+                        if len(data) > MAX_ANSWER or time.monotonic() > until:
+                            break
+                    if len(data) > MAX_ANSWER:
+                        raise self._foreign(f"more than {MAX_ANSWER} bytes")
+                    got.append((response.status_code, response.headers, bytes(data)))
+            except BaseException as error:  # raised again by whoever waits
+                got.append(error)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        thread.join(self.deadline)
+        if not got or time.monotonic() > until:
+            del self._local.session  # its connection is in the middle of an answer
+            raise TimeoutError(f"no whole answer within {self.deadline:g} s")
+        if isinstance(got[0], BaseException):
+            raise got[0]
+        return got[0]
 
     def _session(self) -> Any:
         if not hasattr(self._local, "session"):
@@ -120,27 +159,38 @@ class Client:
             self._local.session = session
         return self._local.session
 
-    def _read(self, response: Any) -> dict[str, Any]:
+    def _read(self, name: str, data: bytes) -> dict[str, Any]:
         try:
-            answer = response.json()
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict) or (response.status_code != 200 and "error" not in answer):
-            if response.status_code in PASSING:  # a proxy before the server
-                return {"error": "proxy", "message": f"HTTP {response.status_code}"}
-            raise SeedbenchError(
-                f"{self.url} does not answer as `seedbench serve` does (HTTP {response.status_code}): check --server."
-            )
+            answer = read(data)
+            if name == "digest" and answer.get("api") != API_VERSION and "api" in answer:
+                raise SeedbenchError(f"{self.url} speaks another version of the API: update seedbench on either side.")
+            check(SHAPES[name], answer)
+        except ValueError as error:
+            raise self._foreign(f"/api/{name}: {error}") from error
         return answer
 
-    def _refuse(self, status: int, code: str, message: str) -> NoReturn:
-        if code == "environment_failed":
+    def _refusal(self, status: int, data: bytes) -> Refusal:
+        try:
+            return check(Refusal, read(data))
+        except ValueError as error:
+            if status in PASSING:  # a proxy before the server
+                return Refusal(error="proxy", message=f"HTTP {status}")
+            raise self._foreign(f"HTTP {status}") from error
+
+    def _foreign(self, what: str) -> InfrastructureError:
+        return InfrastructureError(
+            f"{self.url} does not answer as `seedbench serve` does ({what[:300]}): check --server."
+        )
+
+    def _refuse(self, status: int, refusal: Refusal) -> NoReturn:
+        code, message = refusal.error, refusal.message
+        if (status, code) == (500, "environment_failed"):
             raise RemoteFault(message)
-        if code in ("unknown_session", "episode_lost", "server_failed"):
+        if status == 400 and code in OF_THE_REQUEST:
+            raise SeedbenchError(f"{self.url} refused (HTTP {status}): {message}")
+        if code in ("unknown_session", "episode_lost", "episode_over", "wrong_turn", "server_failed"):
             raise InfrastructureError(f"{self.url} lost the episode: {message}")
-        if code == "episode_over":
-            raise EpisodeOver(message)
-        raise SeedbenchError(f"{self.url} refused (HTTP {status}): {message}")
+        raise self._foreign(f"HTTP {status}, {code}: {message}")
 
     def _leave_alone(self, what: str) -> None:
         with self._lock:

@@ -4,7 +4,8 @@
     observation, info = env.reset(seed=0, options={"task": env.tasks("seen")[0].id})
 
 A step carries the number of its turn, so a request that is sent again after a broken connection is not played twice.
-A server that is gone, or full for too long, raises InfrastructureError: the episode stays unplayed.
+A server that is gone, full for too long, or another than the run began with raises InfrastructureError: the episode
+stays unplayed.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import load_env_creator
 
-from seedbench.client import Client, EpisodeOver
+from seedbench.client import Client, EpisodeOver, RemoteFault
 from seedbench.core import Info, InfrastructureError, Mode, Parsed, SeedbenchError, Task, TextEnv, UnsupportedError
+from seedbench.replies import MAX_ACTION
 
 
 class RemoteEnv(TextEnv):
@@ -46,14 +48,20 @@ class RemoteEnv(TextEnv):
         self.max_sessions = known["max_sessions"]
         self._digest: str = known["digest"]
         self._session: str | None = None
+        self._task = ""
         self._turn, self._over = 0, True
         self._admissible: list[str] = []
         self._pinned: dict[str, bool] = {}
 
     def tasks(self, split: str) -> tuple[Task, ...]:
         answer = self.client.get("tasks", split=split)
+        rows = tuple(Task(**row) for row in answer["tasks"])
+        if answer["split"] != split or any(row.env != self.env_id for row in rows):
+            raise InfrastructureError(
+                f"{self.client.url} listed other tasks than {split} of {self.env_id}: start it anew."
+            )
         self._pinned[split] = answer["pinned"]
-        return tuple(Task(**row) for row in answer["tasks"])
+        return rows
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:  # type: ignore[override]
         gym.Env.reset(self, seed=seed)
@@ -64,35 +72,73 @@ class RemoteEnv(TextEnv):
             body["seed"] = int(seed)
         if options and "task" in options:
             body["task"] = options["task"]
-        if self._session is None:
-            settings = {"max_steps": self._asked_steps, "split": self.split}
-            answer = self.client.post("reset", {**body, **{k: v for k, v in settings.items() if v is not None}})
-        else:
-            try:
-                answer = self._next("reset", body)
-            except InfrastructureError:
-                self._session = None  # the session may be lost with its server: the next reset opens another
-                raise
-        self._session, self._turn = answer["session"], answer["turn"]
-        if answer["digest"] != self._digest:
-            raise InfrastructureError(f"{self.client.url} serves other data than when the run began: start it as then.")
+        try:
+            answer = self._begin(body)
+        except InfrastructureError:
+            self.close()  # the session may be lost with its server: the next reset opens another
+            raise
         return answer["observation"], self._note(answer)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:  # type: ignore[override]
+        """As in the environment itself; of an action, the first MAX_ACTION characters are sent."""
         if self._over:
             raise EpisodeOver("the episode has ended or never began: call reset() before step().")
         try:
-            answer = self._next("step", {"action": action})
-        except SeedbenchError:
-            self._over = True
-            raise
+            answer = self._play("step", {"action": action[:MAX_ACTION]})
+        except SeedbenchError as error:
+            self.close()
+            if isinstance(error, InfrastructureError | RemoteFault):
+                raise
+            raise InfrastructureError(f"a step that this client sends was not understood: {error}") from error
         info = self._note(answer)
         return answer["observation"], answer["reward"], answer["terminated"], answer["truncated"], info
 
-    def _next(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        answer = self.client.post(name, {"session": self._session, "turn": self._turn + 1, **body})
-        self._turn = answer["turn"]
+    def _begin(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Open a session, or begin another episode in it, on the server that the run began with."""
+        settings = {"max_steps": self._asked_steps, "split": self.split}
+        try:
+            if self._session is None:
+                answer = self.client.post("reset", {**body, **{k: v for k, v in settings.items() if v is not None}})
+            else:
+                answer = self._play("reset", body)
+        except InfrastructureError:
+            raise
+        except SeedbenchError:  # is it this task that is refused, or do other data lie behind the URL now?
+            self._same_server()
+            raise
+        if self._session is None:
+            self._session = answer["session"]
+            self._expect(answer, 0)
+        self._same_data(answer.get("digest"))
+        if answer["done"] or answer["task"] != body.get("task", answer["task"]):
+            raise InfrastructureError(f"{self.client.url} began another episode than was asked for: start it anew.")
+        self._turn, self._task = answer["turn"], answer["task"]
         return answer
+
+    def _play(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The next turn of the session."""
+        turn = self._turn + 1
+        answer = self.client.post(name, {"session": self._session, "turn": turn, **body})
+        self._expect(answer, turn)
+        if name == "step" and answer["task"] != self._task:
+            raise InfrastructureError(f"{self.client.url} answered for another task: start it anew.")
+        self._turn = turn
+        return answer
+
+    def _expect(self, answer: Mapping[str, Any], turn: int) -> None:
+        if answer["session"] != self._session or answer["turn"] != turn:
+            raise InfrastructureError(f"{self.client.url} answered for another session or turn: start it anew.")
+
+    def _same_server(self) -> None:
+        try:
+            known = self.client.describe(self._asked_steps, anew=True)
+        except SeedbenchError as error:
+            raise InfrastructureError(str(error)) from error
+        self._same_data(known["digest"] if known["env"] == self.env_id else None)
+
+    def _same_data(self, digest: str | None) -> None:
+        if digest != self._digest:
+            raise InfrastructureError(f"{self.client.url} serves other data than when the run began: start it as then.")
 
     def _note(self, answer: Mapping[str, Any]) -> Info:
         info: Info = answer["info"]

@@ -16,7 +16,7 @@ FOLDERS = {"envs": "seedbench.envs", "indexes": "seedbench.indexes", "baselines"
 # Layer of each core module: it may import modules of its own or a lower layer.
 LAYERS = [
     {"core"},
-    {"prompts", "record", "journal", "stats", "provenance"},
+    {"prompts", "record", "journal", "stats", "provenance", "replies"},
     {"rollout", "results", "client", "remote"},
     {"summarize", "view"},
     {"agents", "policy", "exam"},

@@ -16,12 +16,15 @@ from typing import Any
 
 import pytest
 import requests
+from flask import Blueprint
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedbench import cli
+from seedbench.core import SeedbenchError
 from seedbench.exam import make_env
 from seedbench.serve.app import create_app
+from seedbench.serve.server import _write_port
 from seedbench.serve.sessions import Refused, Sessions
 from tests.servers import serving
 from tests.toy import Counter
@@ -163,7 +166,7 @@ def test_huge_bodies_are_refused_unread() -> None:
     session = post(c, "reset", task="to-3")["session"]
     big = json.dumps({"session": session, "action": "x" * (1 << 20)})
     assert "1048576 bytes" in refused(c.post("/api/step", data=big), 413, "too_big")
-    assert post(c, "step", session=session, action="x" * 100_000)["info"]["is_action_valid"] is False
+    assert post(c, "step", session=session, action="x" * 10_000)["info"]["is_action_valid"] is False
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -405,3 +408,47 @@ def test_a_missing_package_gets_one_sentence(package: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2 and "seedbench[serve]" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_action_is_bounded_and_a_session_keeps_a_hash_of_it() -> None:
+    app = create_app("toy/Counter-v0", counter)
+    c = app.test_client()
+    session = post(c, "reset", task="to-2")["session"]
+    assert "10000" in refused(c.post("/api/step", json={"session": session, "action": "x" * 10_001}), 413, "too_big")
+    one = post(c, "step", session=session, action="😀" * 10_000, turn=1)
+    assert post(c, "step", session=session, action="😀" * 10_000, turn=1) == one
+    refused(c.post("/api/step", json={"session": session, "action": "😀", "turn": 1}), 409, "wrong_turn")
+
+
+def test_double_slashes_are_not_redirected() -> None:
+    for path in ("/api//health", "/api///health", "/api/health/"):
+        answer = client().get(path, headers={"Host": "evil.example"})
+        assert "Location" not in answer.headers
+        refused(answer, 404, "no_such_page")
+
+
+def test_no_reply_holds_a_lone_surrogate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counter, "digest", lambda self: "a\ud800b😀")
+    assert client().get("/health").json["digest"] == "a�b😀"
+
+
+def test_a_request_whose_error_page_fails_is_counted_to_its_end() -> None:
+    def page_error(status: int, cause: str) -> Any:
+        raise RuntimeError("no page")
+
+    app = create_app("toy/Counter-v0", counter, pages=Blueprint("none", __name__), page_error=page_error)
+    c = app.test_client()
+    with pytest.raises(RuntimeError):
+        c.get("/nothing")
+    assert app.extensions["seedbench"].under_way == 0
+
+
+def test_a_port_file_that_is_a_folder_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(SeedbenchError, match="--port-file"):
+        _write_port(folder, 80)
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+    (tmp_path / "port").write_text("1\n")
+    _write_port(tmp_path / "port", 80)
+    assert (tmp_path / "port").read_text() == "80\n"

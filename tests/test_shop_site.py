@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 
 from seedbench import remote
 from seedbench.agents.scripted import Random
-from seedbench.core import SeedbenchError, Task
+from seedbench.core import SeedbenchError, Task, stream
 from seedbench.envs.webshop import site
+from seedbench.envs.webshop.catalogue import MemoryCatalogue
 from seedbench.envs.webshop.data import Dataset
 from seedbench.envs.webshop.env import WebShopEnv
-from seedbench.envs.webshop.goals import Goal
+from seedbench.envs.webshop.goals import Goal, frozen_prices
+from seedbench.envs.webshop.products import preprocess
 from seedbench.rollout import Episode, play
 from seedbench.serve.app import create_app
 from tests import webshop_shop
@@ -71,6 +73,10 @@ def shop_app(data: str | Path) -> Any:
     return create_app(WEBSHOP, make, prefixes=("/api",), **site.pages(make()))
 
 
+def cookie_name(client: Any) -> str:
+    return str(client.application.config["SESSION_COOKIE_NAME"])
+
+
 def text(answer: Any, status: int = 200) -> str:
     assert answer.status_code == status, answer.text
     assert answer.mimetype == "text/html" and "Traceback" not in answer.text
@@ -83,7 +89,7 @@ def test_pages_are_hardened_and_have_no_script(odd: Any) -> None:
         assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert not re.search(r"<script|javascript:|<[^>]*\s(on\w+|style)=", answer.text)
-    cookie = odd.get_cookie("seedbench_shop")
+    cookie = odd.get_cookie(cookie_name(odd))
     assert cookie is not None and cookie.http_only and cookie.same_site == "Lax"
 
 
@@ -130,8 +136,87 @@ def test_forms_refuse_what_the_pages_do_not_offer(odd: Any) -> None:
     text(odd.post("/buy", data={"asin": "x" * (2 << 20)}), 413)
     text(odd.post("/task", data={"split": "train"}), 400)
     assert odd.get("/done").headers["Location"] == "/"
-    odd.set_cookie("seedbench_shop", "forged.cookie.value")
+    odd.set_cookie(cookie_name(odd), "forged.cookie.value")
     assert "red shirt" in text(odd.get("/"))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "http://evil.example"},
+     {"Origin": "null"}, {"Origin": "http://[x"}, {"Origin": "http://localhost:81"}],
+)  # fmt: skip
+def test_a_form_of_another_site_is_refused_and_sets_no_cookie(odd: Any, headers: dict[str, str]) -> None:
+    for path, fields in (("/task", {"split": "seen"}), ("/buy", {"asin": "B00000ODD1"})):
+        answer = odd.post(path, data=fields, headers=headers)
+        assert "another site" in text(answer, 403) and "Set-Cookie" not in answer.headers
+    for own in ({"Sec-Fetch-Site": "same-origin"}, {"Origin": "http://localhost"}, {}):
+        assert odd.post("/task", data={"split": "seen"}, headers=own).status_code == 303
+
+
+def test_two_shops_on_one_host_have_a_cookie_each(odd: Any) -> None:
+    assert cookie_name(odd) != cookie_name(shop_app("mini").test_client())
+
+
+def shop_of(monkeypatch: pytest.MonkeyPatch, options: dict[str, list[str]], **fields: Any) -> Any:
+    """A client of a shop whose only product has these options, and whose task says `fields`."""
+    raw = webshop_shop.record(
+        "B00000ODD1", "Odd Shirt", customization_options={k: webshop_shop.values(*v) for k, v in options.items()}
+    )
+    found = list(preprocess([raw], webshop_shop.KNOWN, {}))
+    shop = OddShop()
+    shop.catalogue = MemoryCatalogue(found, frozen_prices(found))
+    monkeypatch.setattr(shop, "goal", lambda task_id: webshop_shop.goal(**fields))
+    monkeypatch.setattr("seedbench.envs.webshop.env.open_dataset", lambda data, goals: shop)
+    return shop_app("mini").test_client()
+
+
+def test_options_may_be_named_like_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("items", "keys", "__class__", "get")
+    client = shop_of(monkeypatch, {name: ["a", "b"] for name in names})
+    page = text(client.get("/item?asin=B00000ODD1&o.keys=b"))
+    assert "built-in" not in page and "&lt;class" not in page
+    assert page.count("<b>b</b>") == page.count('aria-current="true"') == 1
+    client.post("/buy", data={"asin": "B00000ODD1", "o.keys": "b", "o.items": "a"})
+    assert "items: a · keys: b" in text(client.get("/done"))
+
+
+def test_a_purchase_of_long_options_fits_into_a_cookie(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = {f"option {n}": [f"{n} " + stream_text(n), "other"] for n in range(20)}
+    client = shop_of(monkeypatch, long)
+    bought = {f"o.{name}": found[0] for name, found in long.items()}
+    answer = client.post("/buy", data={"asin": "B00000ODD1", **bought})
+    assert answer.status_code == 303 and 0 < len(answer.headers["Set-Cookie"]) < 600
+    page = text(client.get("/done"))
+    assert all(found[0] in page for found in long.values())
+
+
+def stream_text(n: int) -> str:
+    """500 characters that do not compress well."""
+    return "".join(f"{stream(n, k):x}" for k in range(40))[:500]
+
+
+def test_lone_surrogates_are_replaced_on_every_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = shop_of(
+        monkeypatch, {"color\ud800": ["red\udfff", "blue"]}, instruction_text="a \ud800 shirt",
+        attributes=("soft\ud800",), goal_options={"color": "re\ud800"},
+    )  # fmt: skip
+    assert "a \ufffd shirt" in text(client.get("/"))
+    for path in ("/search?q=shirt", "/item?asin=B00000ODD1&o.color%EF%BF%BD=red%EF%BF%BD", "/item?asin=B00000ODD1"):
+        assert "a \ufffd shirt" in text(client.get(path))
+    text(client.get("/nope"), 404)
+    client.post("/buy", data={"asin": "B00000ODD1", "o.color\ufffd": "red\ufffd"})
+    assert "color\ufffd: red\ufffd" in text(client.get("/done"))
+    assert client.application.extensions["seedbench"].under_way == 0
+
+
+def test_a_task_that_fails_has_a_page_too(odd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: object, task_id: str) -> Goal:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(OddShop, "goal", broken)
+    odd.application.testing = False
+    for path in ("/", "/search?q=x", "/item?asin=B00000ODD1"):
+        assert "That went wrong" in text(odd.get(path), 500)
 
 
 def test_empty_and_strange_searches_find_nothing(odd: Any) -> None:

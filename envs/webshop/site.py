@@ -1,17 +1,21 @@
 """A shop for people: the same catalogue, search and score as the environment's, as plain pages for any browser.
 
 Pages are links and forms, without a script. Query, page and options stand in the query string; the signed cookie holds
-the task and, after it, the purchase. So the server keeps nothing, and the back button works.
+the task and, after it, the purchase (an option by its place, so that it stays below a browser's 4 kB). So the server
+keeps nothing, and the back button works.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
+from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, abort, redirect, render_template, request, session, url_for
+from flask import Blueprint, Response, abort, current_app, redirect, render_template, request, session, url_for
 from flask.sansio.blueprints import BlueprintSetupState
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -67,7 +71,8 @@ class Shop:
         """The product of an id; 404 where there is none."""
         if asin not in self.env.catalogue:
             abort(404, "there is no such product in this shop")
-        return self.env.catalogue.product(asin)
+        found = self.env.catalogue.product(asin)
+        return replace(found, **{f.name: _clean(getattr(found, f.name)) for f in fields(found)})
 
     def explain(self, asin: str, options: Mapping[str, str]) -> RewardParts:
         """The score of a purchase, and its parts."""
@@ -78,6 +83,7 @@ class Shop:
 def _blueprint(shop: Shop) -> Blueprint:
     site = Blueprint("shop", __name__, template_folder="templates")
     site.record_once(_cookies)
+    site.before_request(_own_forms_only)
     site.after_request(_harden)
     site.add_app_template_filter(_dollars, "dollars")
     site.add_app_template_filter(_hue, "hue")
@@ -86,7 +92,12 @@ def _blueprint(shop: Shop) -> Blueprint:
     def common() -> dict[str, Any]:
         goal = shop.goal()
         bound = "" if goal.price_upper >= UNBOUNDED else f"{goal.price_upper:,.2f}"
-        return {"instruction": goal.instruction_text, "bound": bound, "bought": session.get("bought"), "query": ""}
+        return {
+            "instruction": _clean(goal.instruction_text),
+            "bound": bound,
+            "bought": session.get("bought"),
+            "query": "",
+        }
 
     @site.get("/")
     def start() -> str:
@@ -125,7 +136,9 @@ def _blueprint(shop: Shop) -> Blueprint:
             return url_for("shop.item", **{**here, "tab": tab, **options, **changes})
 
         return render_template(
-            "item.html", product=product, chosen=chosen, tab=tab, tabs=TABS, link=link, option=OPTION,
+            "item.html", product=product, chosen=chosen, tab=tab,
+            rows=[(name, values, chosen.get(name)) for name, values in product.options.items() if values],
+            tabs=TABS, link=link, option=OPTION,
             query=here["q"], number=here["page"],
         )  # fmt: skip
 
@@ -134,7 +147,7 @@ def _blueprint(shop: Shop) -> Blueprint:
         product = shop.product(request.form.get("asin", ""))
         if not session.get("bought"):  # a task ends with one purchase
             shop.goal()
-            session["bought"] = {"asin": product.asin, "options": _chosen(product, request.form)}
+            session["bought"] = {"asin": product.asin, "options": _places(product, _chosen(product, request.form))}
         return redirect(url_for("shop.done"), 303)
 
     @site.get("/done")
@@ -142,12 +155,14 @@ def _blueprint(shop: Shop) -> Blueprint:
         bought = session.get("bought")
         if not bought:
             return redirect(url_for("shop.start"), 303)
-        parts = shop.explain(bought["asin"], bought["options"])
+        product = shop.product(bought["asin"])
+        chosen = _at(product, bought["options"])
+        parts = shop.explain(product.asin, chosen)
         return render_template(
             "done.html",
-            product=shop.product(bought["asin"]),
-            chosen=bought["options"],
-            parts=parts,
+            product=product,
+            chosen=chosen,
+            parts=replace(parts, attributes=_clean(parts.attributes), options=_clean(parts.options)),
             splits=shop.splits(),
         )
 
@@ -169,16 +184,41 @@ def _blueprint(shop: Shop) -> Blueprint:
     return site
 
 
-_COOKIE = {"SESSION_COOKIE_NAME": "seedbench_shop", "SESSION_COOKIE_SAMESITE": "Lax", "SESSION_COOKIE_HTTPONLY": True}
-
-
 def _cookies(state: BlueprintSetupState) -> None:
-    state.app.config.update(_COOKIE, SECRET_KEY=secrets.token_bytes(32))
+    """A cookie of this process alone: shops at other ports of the same host have other names for theirs."""
+    key = secrets.token_bytes(32)
+    state.app.config.update(
+        SECRET_KEY=key,
+        SESSION_COOKIE_NAME=f"seedbench_shop_{hashlib.sha256(key).hexdigest()[:8]}",
+        SESSION_COOKIE_SAMESITE="Lax",
+        SESSION_COOKIE_HTTPONLY=True,
+    )
+
+
+def _own_forms_only() -> None:
+    """403 for a form on another site: it comes without the cookie, and the answer would replace the visitor's task."""
+    if request.method != "POST":
+        return
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site is None:  # an older browser, or none
+        own = origin is None or _host(origin) == request.host
+    else:
+        own = site in ("same-origin", "none")
+    if not own:
+        abort(403, "this form was sent from another site")
+
+
+def _host(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def page_error(status: int, cause: str) -> Response:
-    """A page that says what was wrong, in words and with a way back."""
-    return _harden(Response(render_template("error.html", status=status, cause=cause), status))
+    """A page that says what was wrong and has a way back. It does not show the task, which may be the cause."""
+    page = current_app.jinja_env.get_template("error.html")
+    return _harden(Response(page.render(status=status, cause=_clean(cause), query=""), status))
 
 
 def _harden(response: Response) -> Response:
@@ -209,6 +249,27 @@ def _chosen(product: Product, given: Mapping[str, str]) -> dict[str, str]:
         if value not in product.options.get(name, ()):
             abort(400, "this product does not come with that option")
     return {name: chosen[name] for name in product.options if name in chosen}
+
+
+def _places(product: Product, chosen: Mapping[str, str]) -> list[int]:
+    """The place of each option's chosen value, -1 where none is chosen."""
+    return [values.index(chosen[name]) if name in chosen else -1 for name, values in product.options.items()]
+
+
+def _at(product: Product, places: Sequence[int]) -> dict[str, str]:
+    pairs = zip(product.options.items(), places, strict=True)
+    return {name: values[place] for (name, values), place in pairs if place >= 0}
+
+
+def _clean(value: Any) -> Any:
+    """`value` with U+FFFD for lone surrogates, which no page can hold."""
+    if isinstance(value, str):
+        return re.sub("[\ud800-\udfff]", "\ufffd", value)
+    if isinstance(value, tuple | list):
+        return type(value)(map(_clean, value))
+    if isinstance(value, Mapping):
+        return {_clean(name): _clean(inner) for name, inner in value.items()}
+    return value
 
 
 def _dollars(prices: tuple[float, ...]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -12,12 +14,12 @@ import numpy as np
 from flask import Blueprint, Response, request
 
 from seedbench.core import InfrastructureError, SeedbenchError, TextEnv
+from seedbench.replies import MAX_ACTION, MAX_LABEL
 from seedbench.serve.sessions import Refused, Session, Sessions
 
 API_VERSION = 1
 MAX_SEED = 2**64 - 1
 MAX_STEPS = 100_000
-MAX_LABEL = 1000  # characters of a session's name, a task's id and a split
 log = logging.getLogger("seedbench.serve")
 
 
@@ -105,6 +107,8 @@ def blueprint(served: Served, name: str = "api") -> Blueprint:
         body = _body("session", "action", "turn")
         if not isinstance(body.get("action"), str):
             raise _malformed("action", "a string")
+        if len(body["action"]) > MAX_ACTION:
+            raise Refused(413, "too_big", f"the action is longer than {MAX_ACTION} characters: send its beginning")
         with sessions.use(_label(body.get("session"), "session")) as session:
             return _answer(served, session, body, _step)
 
@@ -126,7 +130,8 @@ def _answer(
 ) -> Response:
     """Play one turn, or repeat the reply to a request that came twice; the caller holds the session."""
     turn = _integer(body.get("turn"), "turn", 2**53)
-    asked = (play.__name__, {k: v for k, v in body.items() if k != "turn"})
+    request_text = json.dumps([play.__name__, {k: v for k, v in body.items() if k != "turn"}], sort_keys=True)
+    asked = hashlib.sha256(request_text.encode()).digest()
     if turn is not None and turn == session.turn and asked == session.request:
         return _json(session.reply)
     if turn is not None and turn != session.turn + 1:
@@ -246,7 +251,9 @@ def _json(data: bytes, status: int = 200) -> Response:
 
 
 def _encode(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False, default=_plain).encode()
+    """UTF-8; a lone surrogate, which is no text, becomes U+FFFD."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, default=_plain, ensure_ascii=False)
+    return re.sub("[\ud800-\udfff]", "\ufffd", text).encode()
 
 
 def _plain(value: object) -> Any:

@@ -81,6 +81,7 @@ def create_app(
     error of theirs. Raises SeedbenchError where the environment cannot be made.
     """
     app = Flask("seedbench.serve", static_folder=None)
+    app.url_map.merge_slashes = False  # no redirect to an address made of the Host header
     app.config["MAX_CONTENT_LENGTH"] = app.config["MAX_FORM_MEMORY_SIZE"] = MAX_BODY
     served, metrics = Served(env_id, make, Sessions(max_sessions, ttl)), Metrics()
     app.extensions["seedbench"] = metrics
@@ -103,11 +104,16 @@ def create_app(
         return None
 
     @app.after_request
-    def end(response: Response) -> Response:
-        route = (request.endpoint or "none").rpartition(".")[2]
-        metrics.end(route, response.status_code, time.perf_counter() - g.began)
+    def seal(response: Response) -> Response:
+        g.status = response.status_code
         response.headers["X-Content-Type-Options"] = "nosniff"
         return response
+
+    @app.teardown_request
+    def end(error: BaseException | None) -> None:  # also where an error's page failed in its turn
+        if "began" in g:
+            route = (request.endpoint or "none").rpartition(".")[2]
+            metrics.end(route, g.get("status", 500), time.perf_counter() - g.began)
 
     def failed(status: int, code: str, message: str, retry_after: float | None = None) -> Any:
         api = pages is None or request.path.startswith("/api/")

@@ -89,11 +89,14 @@ def run(app: Flask, host: str, port: int, threads: int, port_file: Path | None, 
 
 def _write_port(path: Path, port: int) -> None:
     """In one step, so that whoever waits for the file never reads half a number."""
+    half = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        half = path.with_name(f".{path.name}.{os.getpid()}")
+        if path.is_dir():
+            raise IsADirectoryError("it is a folder")
         half.write_text(f"{port}\n", encoding="ascii")
         half.replace(path)
     except OSError as error:
+        half.unlink(missing_ok=True)
         raise SeedbenchError(f"--port-file {path} cannot be written ({error}): name a file in a folder.") from error
 
 

@@ -34,7 +34,7 @@ class Session:
     digest: str = ""
     task: str = ""
     turn: int = -1  # how many resets and steps came after the one that opened it
-    request: object = None  # the last of them, and what it was answered: a repeated request gets the same reply
+    request: bytes = b""  # hash of the last of them, and what it was answered: a repeated request gets the same reply
     reply: bytes = b""
     over: bool = True
 
