@@ -125,11 +125,14 @@ def read(folder: Path, kind: str, check: bool = True) -> tuple[dict[str, Any], d
     return meta, arrays
 
 
+Types = Mapping[str, type | tuple[type, ...]]  # what each key of a head must be
+
+
 def need(
     folder: Path,
     meta: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray],
-    types: Mapping[str, type | tuple[type, ...]],
+    types: Types,
     dtypes: Mapping[str, str],
     lengths: Mapping[str, int] | None = None,
 ) -> None:
