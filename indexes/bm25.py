@@ -31,8 +31,8 @@ from seedbench.indexes.store import Strings
 
 KIND = "bm25-1"
 K1, B = 0.9, 0.4  # Anserini's defaults
-_HEAD: store.Types = {"analysis": str, "k1": (int, float), "b": (int, float), "documents": int, "with_terms": int, "corpus": str,
-         "digest": str}  # fmt: skip
+_HEAD: store.Types = {"analysis": str, "k1": (int, float), "b": (int, float), "documents": int, "with_terms": int,
+                      "corpus": str, "digest": str}  # fmt: skip
 _ARRAYS = {f"{name}.{part}": dtype for name in ("terms", "ids", "titles", "texts")
            for part, dtype in (("data", "u1"), ("offsets", "i8"))} | {
     "starts": "i8", "docs": "i4", "codes": "u2 u4", "factors": "f4", "best": "f4"}  # fmt: skip

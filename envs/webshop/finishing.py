@@ -27,8 +27,8 @@ from seedbench.indexes.store import Pieces, Strings
 KIND = "webshop-store-1"
 INDEX = "index"
 HELD = ("train", "dev", "seen", "unseen")
-_HEAD: store.Types = {"key": str, "products": int, "digest": str, "index": str, "categories": list, "nouns": (str, type(None)),
-         **dict.fromkeys(KINDS, dict)}  # fmt: skip
+_HEAD: store.Types = {"key": str, "products": int, "digest": str, "index": str, "categories": list,
+                      "nouns": (str, type(None)), **dict.fromkeys(KINDS, dict)}  # fmt: skip
 _ARRAYS = {"rows.data": "u1", "rows.offsets": "i8", "rows_by_rank": "i4", "ranks": "i4", "prices": "f8",
            "category": "u2", "title_keys": "u8", "title_rows": "i4"}  # fmt: skip
 _GOALS = {"owners": "i4", "first": "i8", "names": "u4", "weights": "f8", **dict.fromkeys((*HELD, "paper"), "i4")}
