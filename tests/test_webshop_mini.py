@@ -354,3 +354,13 @@ def test_it_starts_at_once_and_stays_small() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     start, megabytes = map(float, done.stdout.split())
     assert start < 1 and megabytes < 150
+
+
+def test_a_base_install_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("seedbench.envs.webshop.env.find_spec", lambda name: None)
+    assert "pip install 'seedbench[webshop]'" in message(WebShopEnv)
+    main(["data", "list"])
+    said = capsys.readouterr().out
+    assert "ALFWorld" in said and "seedbench[webshop]" in said.replace("\n", "")
