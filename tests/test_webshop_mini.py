@@ -380,3 +380,13 @@ def test_sizes_are_checked_before_anything_is_written(tmp_path: Path, size: int)
     with pytest.raises(SeedbenchError, match=f"seen is to hold {size} goals"):
         files.generate(tmp_path / "shop", lambda done, total: None, sizes={"seen": size})
     assert not (tmp_path / "shop").exists()
+
+
+def test_a_base_install_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("seedbench.envs.webshop.env.find_spec", lambda name: None)
+    assert "pip install 'seedbench[webshop]'" in message(WebShopEnv)
+    main(["data", "list"])
+    said = capsys.readouterr().out
+    assert "ALFWorld" in said and "seedbench[webshop]" in said.replace("\n", "")
