@@ -391,7 +391,7 @@ class Person:
         from selenium.common.exceptions import StaleElementReferenceException
 
         found: list[str] = []
-        until = time.monotonic() + 10
+        until = time.monotonic() + 40  # a loaded machine takes its time
         while time.monotonic() < until:
             try:
                 found = [e.text for e in self.browser.find_elements("css selector", css)]
@@ -401,8 +401,17 @@ class Person:
                 return
         raise AssertionError(f"{css} shows {found}, not {says!r}, at {self.browser.current_url}")
 
-    def clicks(self, link: str) -> None:
-        self.browser.find_element("partial link text", link).click()
+    def clicks(self, link: str, how: str = "partial link text") -> None:
+        """Click a link of the page that is there now; once more where the page was still changing."""
+        from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+
+        for left in range(20, 0, -1):
+            try:
+                return self.browser.find_element(how, link).click()
+            except (NoSuchElementException, StaleElementReferenceException):
+                if left == 1:
+                    raise
+                time.sleep(0.5)
 
     def searches(self, words: str) -> None:
         from selenium.webdriver import Keys
@@ -416,7 +425,7 @@ class Person:
         """Move the keyboard's focus to the element of that text."""
         from selenium.webdriver import ActionChains, Keys
 
-        for _ in range(60):
+        for _ in range(120):  # twice around: a page that finishes loading takes the focus back to its start
             ActionChains(self.browser).send_keys(Keys.TAB).perform()
             if self.browser.switch_to.active_element.text == label:
                 return self.browser.switch_to.active_element
@@ -438,10 +447,10 @@ def test_a_person_searches_chooses_options_buys_and_reads_the_score(browser: Any
         person.clicks("Prev")
         person.sees(".pager", "Page 1 of")
         person.searches(goal.name)
-        browser.find_element("css selector", f".card[href*='{goal.asin}']").click()
+        person.clicks(f".card[href*='{goal.asin}']", "css selector")
         person.sees("h1", goal.name)
         for n, value in enumerate(wanted.values(), 1):
-            browser.find_element("link text", value).click()
+            person.clicks(value, "link text")
             person.sees(".option[aria-current]", set(list(wanted.values())[:n]))
         for tab, says in (("Features", goal.name), ("Reviews", "no reviews"), ("Attributes", goal.attributes[0])):
             person.clicks(tab)
