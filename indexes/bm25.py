@@ -183,7 +183,7 @@ class Bm25:
         """
         most = {number: float(weight - weight / self._best[number]) for number, weight in found}
         found = sorted(found, key=lambda term: -most[term[0]])
-        reach = sum(most.values())
+        reach = math.fsum(most.values())  # sum() rounds otherwise from Python 3.12 on
         candidates = None
         for number, weight in found:
             docs = self._docs[self._starts[number] : self._starts[number + 1]]

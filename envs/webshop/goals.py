@@ -184,7 +184,10 @@ def _weighted(goals: list[Goal]) -> list[Goal]:
 
 def weight_of(attributes: Sequence[str], count: Mapping[str, int]) -> float:
     """The weight of a synthetic goal, where `count` says how many goals hold each attribute."""
-    return sum(1 / count[a] for a in attributes) / len(attributes) if attributes else 0.0
+    total = 0.0
+    for attribute in attributes:  # not sum(): from Python 3.12 on it rounds otherwise, and a digest would differ
+        total += 1 / count[attribute]
+    return total / len(attributes) if attributes else 0.0
 
 
 def permutation(n: int) -> list[int]:
