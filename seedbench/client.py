@@ -10,8 +10,6 @@ from itertools import count
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-import gymnasium as gym
-
 from seedbench.core import InfrastructureError, SeedbenchError
 from seedbench.replies import SHAPES, Refusal, check, read
 
@@ -20,10 +18,6 @@ PASSING = (429, 502, 503, 504)  # statuses after which the same request may succ
 OF_THE_REQUEST = ("malformed", "bad_task", "bad_split", "bad_setting")  # codes that blame whoever asked, with 400
 MAX_ANSWER = 64 << 20  # bytes
 QUIET = 30.0  # seconds that a server which was given up is left alone: hundreds of episodes shall not wait each
-
-
-class EpisodeOver(SeedbenchError, gym.error.ResetNeeded):
-    """`step` was called before `reset`, or after the episode had ended."""
 
 
 class RemoteFault(SeedbenchError):

@@ -35,6 +35,10 @@ class InfrastructureError(SeedbenchError):
     """A server, a connection or a device failed, not the agent: the episode stays unplayed and is played again."""
 
 
+class EpisodeOver(SeedbenchError, gym.error.ResetNeeded):
+    """`step` was called before `reset`, or after the episode had ended."""
+
+
 class UnsupportedError(SeedbenchError):
     """This environment cannot do what was asked of it (cloning over HTTP, say), now or later."""
 

@@ -18,8 +18,18 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import load_env_creator
 
-from seedbench.client import Client, EpisodeOver, RemoteFault
-from seedbench.core import Info, InfrastructureError, Mode, Parsed, SeedbenchError, Task, TextEnv, UnsupportedError
+from seedbench.client import Client, RemoteFault
+from seedbench.core import (
+    EpisodeOver,
+    Info,
+    InfrastructureError,
+    Mode,
+    Parsed,
+    SeedbenchError,
+    Task,
+    TextEnv,
+    UnsupportedError,
+)
 from seedbench.replies import MAX_ACTION
 
 

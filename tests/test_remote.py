@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from seedbench import remote
 from seedbench.agents.scripted import Random
-from seedbench.client import Client, EpisodeOver, RemoteFault
-from seedbench.core import InfrastructureError, SeedbenchError, TextEnv, UnsupportedError, View
+from seedbench.client import Client, RemoteFault
+from seedbench.core import EpisodeOver, InfrastructureError, SeedbenchError, TextEnv, UnsupportedError, View
 from seedbench.exam import make_env
 from seedbench.remote import RemoteEnv
 from seedbench.rollout import Episode, play

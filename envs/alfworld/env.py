@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import gymnasium as gym
 import numpy as np
 
-from seedbench.core import Info, Parsed, Preset, SeedbenchError, Task, TextEnv
+from seedbench.core import EpisodeOver, Info, Parsed, Preset, SeedbenchError, Task, TextEnv
 from seedbench.core import Mode as ParseMode
 from seedbench.envs.alfworld.backend import Backend, Entry, make_backend, suited
 from seedbench.envs.alfworld.data import ENV_ID, Dataset, open_dataset
@@ -34,10 +34,6 @@ class AlfworldInfo(Info):
 
     task: str
     goal_progress: float
-
-
-class EpisodeOver(SeedbenchError, gym.error.ResetNeeded):
-    """`step` was called before `reset`, or after the episode had ended."""
 
 
 class ALFWorldEnv(TextEnv):

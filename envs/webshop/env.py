@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import gymnasium as gym
 import numpy as np
 
-from seedbench.core import Info, Mode, Parsed, Preset, SeedbenchError, Task, TextEnv, stream
+from seedbench.core import EpisodeOver, Info, Mode, Parsed, Preset, SeedbenchError, Task, TextEnv, stream
 from seedbench.envs.webshop import oracle
 from seedbench.envs.webshop.data import Dataset, open_dataset
 from seedbench.envs.webshop.goals import Goal
@@ -43,10 +43,6 @@ class WebShopInfo(Info):
 
     task: str
     reward_parts: dict[str, Any]
-
-
-class EpisodeOver(SeedbenchError, gym.error.ResetNeeded):
-    """`step` was called before `reset`, or after the episode had ended."""
 
 
 class WebShopEnv(TextEnv):
