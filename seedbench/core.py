@@ -169,6 +169,7 @@ class Preset:
     max_steps: int | None = None
     history: int | None = None
     sampling: Sampling = Sampling()
+    options: Mapping[str, Any] = field(default_factory=dict)  # further settings of the environment: its reward, say
 
 
 class AnyText(gym.Space[str]):
@@ -241,10 +242,10 @@ class TextEnv(gym.Env[str, str], ABC):
     def digest(self) -> str:
         """Version of the behaviour and of the assets; changes only when outputs change."""
 
-    @staticmethod
     @abstractmethod
-    def parse(text: str, mode: Mode = "strict") -> Parsed:
-        """Read the action out of an agent's text. Never raises, whatever the text."""
+    def parse(self, text: str, mode: Mode = "strict") -> Parsed:
+        """Read the action out of an agent's text. Never raises, whatever the text; depends on settings, never on the
+        state of the episode."""
 
     def pinned(self, split: str) -> bool:
         """Whether the committed manifest fixes the digest of every task of `split`."""

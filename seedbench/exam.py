@@ -142,6 +142,7 @@ def _exam(env_id: str, config: Config) -> Exam:
     if config.preset not in probe.PRESETS:
         raise SeedbenchError(f"--preset {config.preset} is not known to {env_id}: it has {', '.join(probe.PRESETS)}.")
     preset: Preset = probe.PRESETS[config.preset]
+    kwargs |= preset.options
     if (steps := config.max_steps or preset.max_steps) is not None:
         kwargs["max_steps"] = steps
     if config.backend is not None:

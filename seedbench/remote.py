@@ -10,6 +10,7 @@ stays unplayed.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, ClassVar
@@ -182,8 +183,7 @@ class RemoteEnv(TextEnv):
             except SeedbenchError:
                 return
 
-    @staticmethod
-    def parse(text: str, mode: Mode = "strict") -> Parsed:
+    def parse(self, text: str, mode: Mode = "strict") -> Parsed:
         raise NotImplementedError  # each environment's own: see _class
 
 
@@ -195,10 +195,8 @@ def _class(base: type[RemoteEnv], env_id: str) -> type[RemoteEnv]:
     except gym.error.Error as error:
         raise SeedbenchError(f"{env_id} is no environment here ({error}): update seedbench, or register it.") from error
     local: Any = load_env_creator(entry) if isinstance(entry, str) else entry
-    own = {k: getattr(local, k) for k in ("PROMPT", "PRESETS", "replay")}
-    return type(
-        f"Remote{local.__name__}", (base,), {**own, "parse": staticmethod(local.parse), "__doc__": base.__doc__}
-    )
+    own = {k: inspect.getattr_static(local, k) for k in ("PROMPT", "PRESETS", "replay", "parse")}
+    return type(f"Remote{local.__name__}", (base,), {**own, "__doc__": base.__doc__})
 
 
 def connect(server: str, env_id: str) -> partial[RemoteEnv]:

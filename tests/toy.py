@@ -73,8 +73,7 @@ class Counter(TextEnv):
     def digest(self) -> str:
         return "toy-1"
 
-    @staticmethod
-    def parse(text: str, mode: Mode = "strict") -> Parsed:
+    def parse(self, text: str, mode: Mode = "strict") -> Parsed:
         return parse_tagged(text, mode)
 
 

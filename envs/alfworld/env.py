@@ -163,6 +163,5 @@ class ALFWorldEnv(TextEnv):
     def pinned(self, split: str) -> bool:
         return self.dataset.pinned(split)
 
-    @staticmethod
-    def parse(text: str, mode: ParseMode = "strict") -> Parsed:
+    def parse(self, text: str, mode: ParseMode = "strict") -> Parsed:
         return parse_tagged(text, mode)

@@ -223,8 +223,7 @@ class WebShopEnv(TextEnv):
     def pinned(self, split: str) -> bool:
         return self.dataset.pinned(split)
 
-    @staticmethod
-    def parse(text: str, mode: Mode = "strict") -> Parsed:
+    def parse(self, text: str, mode: Mode = "strict") -> Parsed:
         return parse_tagged(text, mode)
 
 
