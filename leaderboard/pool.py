@@ -20,7 +20,7 @@ from seedbench.exam import Config
 from seedbench.leaderboard.findings import Finding, Options
 
 CHUNK = 16  # lines that one call takes
-WORTH_A_PROCESS = 100  # episodes; a process takes half a second to start
+WORTH_A_PROCESS = 250  # episodes; a process takes half a second to start
 
 
 class Worker(Protocol):
