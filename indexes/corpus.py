@@ -10,11 +10,13 @@ mapping: a file that shrinks underneath is an error then, not a SIGBUS, and page
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +147,7 @@ class FileCorpus(Corpus):
                 f"{path} is not the file that {folder} was made of, or has changed since: name the right one, or "
                 f"remove {folder} and build it again."
             )
+        self._remember(path, meta, said, folder)
         self.path = folder / UNPACKED if packed else path
         if packed and not (self.path.is_file() and self.path.stat().st_size == meta["file"]["bytes"]):
             raise SeedbenchError(f"{self.path} is missing or was changed: remove {folder} and build it again.")
@@ -153,6 +156,17 @@ class FileCorpus(Corpus):
         self._meta, self.order, self._offsets = meta, arrays["order"], arrays["offsets"]
         self._fd = os.open(self.path, os.O_RDONLY)
         self._close = weakref.finalize(self, os.close, self._fd)
+
+    @staticmethod
+    def _remember(path: Path, meta: dict[str, Any], said: dict[str, Any], folder: Path) -> None:
+        """Keep the new time of a file that was copied or touched, so that it is not read to the end once more."""
+        if said["mtime_ns"] == path.stat().st_mtime_ns:
+            return
+        said["mtime_ns"] = path.stat().st_mtime_ns
+        part = folder / OFFSETS / f"{store.META}.{os.getpid()}.part"
+        with suppress(OSError):  # a folder that cannot be written stays as it is
+            part.write_text(json.dumps(meta, indent=1), encoding="utf-8")
+            os.replace(part, folder / OFFSETS / store.META)
 
     def __len__(self) -> int:
         return len(self.order)

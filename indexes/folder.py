@@ -99,18 +99,18 @@ def _finished(folder: Path, wanted: Mapping[str, Any], corpus_path: Path) -> dic
 
 
 def _begin(folder: Path, wanted: dict[str, Any], say: Say) -> None:
-    begun = folder / BEGUN
-    if begun.exists():
-        if begun.read_text(encoding="utf-8") != json.dumps(wanted):
+    if (folder / BEGUN).exists():
+        asked = begun(folder)  # the corpus may have moved; whether it is the same is told by what was read of it
+        if any(asked.get(name) != wanted[name] for name in ("kind", "settings")):
             raise SeedbenchError(
-                f"{folder} holds an unfinished build of another corpus or of other settings: remove it, or name "
-                "another folder."
+                f"{folder} holds an unfinished build of another kind or of other settings: go on with it by --resume, "
+                "remove it, or name another folder."
             )
         say(f"going on with the build that was begun in {folder}")
     elif strange := [path.name for path in sorted(folder.iterdir()) if path.name not in (LOCK, BEGUN + ".part")]:
         raise SeedbenchError(f"{folder} is not empty (it holds {strange[0]}): name a new folder.")
     else:
-        write_text(begun, json.dumps(wanted))
+        write_text(folder / BEGUN, json.dumps(wanted))
 
 
 def begun(folder: Path | str) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def open_index(name: Path | str, corpus: Corpus | Path | str | None = None) -> R
     for another corpus, missing, truncated or replaced files, and what was built by software that this one cannot read.
     """
     folder = find(name)
-    if not (folder / MANIFEST).exists() and any(folder.glob("segments_*")):
+    if _is_foreign(folder):
         texts = Corpus.open(corpus) if isinstance(corpus, (str, Path)) else corpus
         retriever: Retriever = module("lucene").open_foreign(folder, texts)
         return retriever
@@ -241,6 +241,10 @@ def open_index(name: Path | str, corpus: Corpus | Path | str | None = None) -> R
     return opened
 
 
+def _is_foreign(folder: Path) -> bool:
+    return not (folder / MANIFEST).exists() and any(folder.glob("segments_*"))
+
+
 def _check_size(path: Path, said: Mapping[str, Any]) -> None:
     if not path.is_file():
         raise SeedbenchError(f"{path} is missing: copy the whole folder, or build the index again.")
@@ -255,12 +259,13 @@ def _check_size(path: Path, said: Mapping[str, Any]) -> None:
 def _own_corpus(folder: Path, path: Path | str | None, manifest: Mapping[str, Any]) -> FileCorpus:
     """The corpus by the offsets that lie in the index folder, looked for where it was and beside the folder."""
     said = Path(str(manifest["corpus"].get("file")))
-    places = [Path(path)] if path is not None else [said, folder / said.name, folder.absolute().parent / said.name]
+    beside = [folder / corpora.UNPACKED, said, folder / said.name, folder.absolute().parent / said.name]
+    places = [Path(path)] if path is not None else beside
     for place in places:
         if place.is_file():
             return Corpus.open(place, scratch=folder)
     raise SeedbenchError(
-        f"The corpus of {folder} is not at {places[0]}: name the file where it is now (--corpus, or corpus=)."
+        f"The corpus of {folder} is not at {path or said}: name the file where it is now (--corpus, or corpus=)."
     )
 
 
@@ -271,6 +276,11 @@ def info(name: Path | str, progress: Progress = lambda stage, done, total: None)
     if not (folder / MANIFEST).exists() and (folder / BEGUN).exists():
         taken = sum(path.stat().st_size for path in _own_files(folder))
         return {"state": "unfinished", **begun(folder), "bytes": taken}
+    if _is_foreign(folder):
+        taken = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+        count = import_module("seedbench.indexes.lucene_engine").documents(folder)
+        return {"state": "finished", "kind": "lucene", "built_by": "Anserini or Pyserini", "passages": count,
+                "bytes": taken, "size": size(taken)}  # fmt: skip
     manifest = read_manifest(folder)
     found = _digests(folder, progress)
     damaged = [file for file, said in manifest["files"].items() if found.get(file) != said]

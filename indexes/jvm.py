@@ -192,7 +192,7 @@ def start(settings: Settings | None = None) -> Settings:
                 )
             return _started
         wanted = settings or Settings.from_environment()
-        _boot(wanted)
+        _boot(wanted, settings is not None or bool(os.environ.get("SEEDBENCH_JAVA_HEAP")))
         _started, _pid = wanted, os.getpid()
         return wanted
 
@@ -210,14 +210,15 @@ def _guard() -> None:
         )
 
 
-def _boot(settings: Settings) -> None:
+def _boot(settings: Settings, insist: bool) -> None:
+    """Start the machine. `insist`: the heap was asked for, so that another's machine must have the same."""
     if find_spec("jnius") is None:
         raise SeedbenchError(f"Lucene needs pyjnius, which is not installed: run {INSTALL}.")
     import jnius_config
 
     jar = find_jar()
     if jnius_config.vm_running:
-        _join(jnius_config)
+        _join(jnius_config, f"-Xmx{settings.heap}" if insist else "")
         return
     java = find_java()
     os.environ["JAVA_HOME"], os.environ["JVM_PATH"] = str(java.home), str(java.library)
@@ -235,18 +236,24 @@ def _boot(settings: Settings) -> None:
     _hush()
 
 
-def _join(config: Any) -> None:
-    """Take a machine that something else started here, if Lucene is in it."""
+def _join(config: Any, heap: str) -> None:
+    """Take a machine that something else started here, pyserini for example, if Lucene is in it."""
     from jnius import autoclass
 
+    options = config.get_options()
+    if heap and heap not in options:
+        raise SeedbenchError(
+            f"Java was started in this process by something else, without {heap} (its options: {options}): give it "
+            "that option, ask for no heap, or search in a process of its own."
+        )
     try:
         autoclass("io.anserini.search.query.BagOfWordsQueryGenerator")
     except Exception as error:
         raise SeedbenchError(
-            f"Java was started in this process by something else (options {config.get_options()}) without Anserini's "
-            "jar: search in a process of its own, or before that starts it."
+            f"Java was started in this process by something else (options {options}) without Anserini's jar: search in "
+            "a process of its own, or before that starts it."
         ) from error
-    print("seedbench: Java was started by another library; its heap is that library's, not ours", file=sys.stderr)
+    print(f"seedbench: using the Java that was started here with {options}", file=sys.stderr)
 
 
 def _hush() -> None:

@@ -6,6 +6,7 @@ as one JSON text a query (Jackson is in Anserini's jar): a Java object less to w
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -60,6 +61,8 @@ def java_errors(folder: Path) -> Iterator[None]:
             raise SeedbenchError(
                 f"{folder} is no whole Lucene index ({said[:300]}): copy it again, or build it again."
             ) from error
+        if "No space left" in said:
+            raise OSError(errno.ENOSPC, "No space left on device", str(folder)) from error
         if "OutOfMemory" in name:
             raise InfrastructureError(
                 f"Java ran out of its heap ({said[:200]}): give more by SEEDBENCH_JAVA_HEAP (4g, say), or fewer "

@@ -129,6 +129,9 @@ def test_a_changed_file_is_refused_and_a_touched_one_is_not(tmp_path: Path) -> N
     digest = Corpus.open(path).digest()
     os.utime(path, (1, 1))
     assert Corpus.open(path).digest() == digest
+    head = json.loads((tmp_path / "c.jsonl.seedbench" / corpora.OFFSETS / "index.json").read_text())
+    assert head["file"]["mtime_ns"] == 10**9  # so that it is not read again
+    assert Corpus.open(path).digest() == digest
     whole = path.read_bytes()
     for other in (whole.replace(b"two", b"twO"), whole + b'{"id": "c", "text": ""}\n', whole[:-3]):
         path.write_bytes(other)

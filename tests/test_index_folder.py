@@ -167,7 +167,9 @@ def test_what_build_refuses(corpus: Path, index: Path, tmp_path: Path, monkeypat
     with pytest.raises(SeedbenchError, match=r"has not finished: go on with `seedbench index build .*--resume"):
         open_index(tmp_path / "tight")
     assert info(tmp_path / "tight")["state"] == "unfinished"
-    with pytest.raises(SeedbenchError, match="unfinished build of another corpus or of other settings"):
+    with pytest.raises(
+        SeedbenchError, match="unfinished build of another kind or of other settings: go on with it by --resume"
+    ):
         build("bm25", corpus, tmp_path / "tight", {"k1": 1.0})
     assert build("bm25", corpus, tmp_path / "tight")["corpus"]["count"] == 60
 
@@ -221,7 +223,10 @@ def test_killed_and_resumed(corpus: Path, tmp_path: Path, capsys: pytest.Capture
                          "corpus": str(corpus), "bytes": 0}  # fmt: skip
     assert run("index", "search", out, "x") == 2 and "--resume" in capsys.readouterr().err
     assert run("index", "build", corpus, out, "--resume", "--k1", "1.5") == 2
+    other = write(tmp_path / "other.jsonl", passages(61))
+    assert run("index", "build", other, out, "--resume") == 2 and "is not the file that" in capsys.readouterr().err
     scanned = (out / "corpus.offsets" / "index.json").stat().st_mtime_ns
+    corpus = corpus.rename(tmp_path / "moved.jsonl")
     assert run("index", "build", corpus, out, "--resume") == 0
     assert "going on with the build" in capsys.readouterr().err
     assert (out / "corpus.offsets" / "index.json").stat().st_mtime_ns == scanned  # the corpus was not read again

@@ -22,7 +22,7 @@ from seedbench.core import Passage, SeedbenchError
 from seedbench.indexes import jvm, lucene
 from seedbench.indexes.bm25 import Bm25
 from seedbench.indexes.corpus import Corpus
-from seedbench.indexes.folder import build, open_index
+from seedbench.indexes.folder import build, info, open_index
 from tests import lucene as anserini
 from tests.conftest import ROOT, need
 from tests.test_index_folder import POINTER, passages, write
@@ -224,6 +224,46 @@ def test_settings_of_java(made: tuple[Path, list[Passage]], tmp_path: Path) -> N
                                               SEEDBENCH_JAVA_THREADS="many").stderr  # fmt: skip
 
 
+def test_a_java_that_something_else_started(made: tuple[Path, list[Passage]]) -> None:
+    code = f"""
+import jnius_config, os
+from seedbench.indexes import jvm
+from seedbench.indexes.folder import open_index
+os.environ["JAVA_HOME"] = str(jvm.find_java().home)
+if JAR: jnius_config.add_classpath(str(jvm.find_jar()))
+jnius_config.add_options("-Xmx300m")
+import jnius
+print([p.id for p in open_index({str(made[0])!r}).search(["number7"], 1)[0]])
+"""
+    done = script(code.replace("JAR", "True"))
+    assert done.stdout == "['p7']\n" and "using the Java that was started here with ['-Xmx300m'" in done.stderr
+    assert script(code.replace("JAR", "True"), SEEDBENCH_JAVA_HEAP="300m").stdout == "['p7']\n"
+    assert "without -Xmx2g" in script(code.replace("JAR", "True"), SEEDBENCH_JAVA_HEAP="2g").stderr
+    assert "without Anserini's jar" in script(code.replace("JAR", "False")).stderr
+
+
+@pytest.mark.slow
+def test_beside_plain_pyserini(made: tuple[Path, list[Passage]]) -> None:
+    """In one process and one Java with the whole of pyserini (its own start-up needs a key and a module that few
+    Javas have); its searcher opens our folder, and rounds scores to 4 digits."""
+    code = f"""
+import os, jnius_config
+from seedbench.indexes import jvm
+from seedbench.indexes.folder import open_index
+java = jvm.find_java()
+os.environ |= {{"OPENAI_API_KEY": "none", "JAVA_HOME": str(java.home), "JVM_PATH": str(java.library)}}
+add = jnius_config.add_options
+jnius_config.add_options = lambda *names: [add(name) for name in names if "incubator" not in name]
+from pyserini.search.lucene import LuceneSearcher
+theirs = LuceneSearcher({str(made[0] / "lucene")!r})
+theirs.set_bm25(1.2, 0.75)
+hits = open_index({str(made[0])!r}).search(["elk fox number7"], 20)[0]
+found = theirs.search("elk fox number7", 20)
+print([h.docid for h in found] == [p.id for p in hits], all(abs(a.score - b.score) < 1e-3 for a, b in zip(found, hits)))
+"""
+    assert script(code).stdout == "True True\n"
+
+
 def test_memory_that_java_lacks_is_named(made: tuple[Path, list[Passage]]) -> None:
     code = """
 from seedbench.indexes import jvm, lucene_engine
@@ -334,6 +374,7 @@ def test_an_index_that_anserini_built(tmp_path: Path, stored: str) -> None:
         writer.addRawDocument(json.dumps({"id": row.id, "contents": f'"{row.title}"\n{row.text}'}))
     writer.close()
     before = sorted((path.name, path.stat().st_mtime_ns) for path in (tmp_path / "i").iterdir())
+    assert info(tmp_path / "i")["passages"] == 340
     index: Any = open_index(tmp_path / "i")
     queries = [row.title for row in rows[:80]] + ["same words", "", "elk OR"]
     assert index.search(queries, 45) == Bm25(rows).search(queries, 45)

@@ -149,7 +149,8 @@ class IndexInfo:
             names = visible(", ".join(damaged))
             print(f"seedbench: not what was written: {names}; copy them again, or build it again.", file=sys.stderr)
             sys.exit(1)
-        print(f"all {len(found['files'])} files are those that were written")
+        if "files" in found:
+            print(f"all {len(found['files'])} files are those that were written")
 
 
 def _flat(found: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
