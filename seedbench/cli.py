@@ -11,6 +11,7 @@ from tyro.conf import subcommand
 
 import seedbench
 from seedbench.commands.data import Data
+from seedbench.commands.index import Index
 from seedbench.commands.live import Doctor, Play, Serve
 from seedbench.commands.runs import Eval, Table
 from seedbench.commands.submit import Submit, Verify
@@ -25,6 +26,7 @@ Command = (
     | Annotated[Verify, subcommand("verify")]
     | Annotated[Submit, subcommand("submit")]
     | Annotated[Data, subcommand("data")]
+    | Annotated[Index, subcommand("index")]
     | Annotated[Serve, subcommand("serve")]
     | Annotated[Doctor, subcommand("doctor")]
 )
