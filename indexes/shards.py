@@ -110,7 +110,9 @@ class _Writer:
             file.close()
 
     def _open(self, name: str) -> IO[bytes]:
-        part = self._folder / f"{name}.npy.part"
+        part, done = self._folder / f"{name}.npy.part", self._folder / f"{name}.npy"
+        if done.exists() and not part.exists():  # killed after the last row, before the index was done
+            os.replace(done, part)
         part.touch()
         return part.open("r+b")
 
@@ -181,11 +183,10 @@ class _Writer:
         self._waiting, self._bytes, self._since = [], 0, time.monotonic()
 
     def finish(self) -> dict[str, str]:
-        """Commit what waits and give the files their names."""
+        """Commit what waits and give the files their names. The journal stays for a build that has more to do."""
         self._commit()
         for name in self._arrays:
             os.replace(self._folder / f"{name}.npy.part", self._folder / f"{name}.npy")
-        (self._folder / JOURNAL).unlink()
         return {name: digest.hexdigest() for name, digest in self._whole.items()}
 
 
