@@ -149,7 +149,7 @@ def build(corpus: Corpus, folder: Path, settings: Mapping[str, Any], report: Rep
 
 
 def open(folder: Path, manifest: Mapping[str, Any], corpus: Corpus) -> Dense:
-    """A built index. Raises SeedbenchError where the encoder is missing or another, or the files are not those built."""
+    """A built index. Raises SeedbenchError where the encoder is missing or another, or files are not those built."""
     settings, facts = checked(manifest["settings"]), manifest["facts"]
     device = os.environ.get(DEVICE) or settings["device"]
     try:

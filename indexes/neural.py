@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 
 from seedbench.core import SeedbenchError
-from seedbench.indexes.encoders import (
-    Role, clean, config_digest, normalise, package_folder, refuse_unknown, sha256,
-)  # fmt: skip
+from seedbench.indexes.encoders import Role, clean, config_digest, normalise, package_folder, refuse_unknown, sha256
 from seedbench.indexes.threads import environment
 
 # As their authors describe them: prefixes of the two roles, pooling, and the tokens that are read of a text.
