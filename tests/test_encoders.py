@@ -252,5 +252,5 @@ def test_weights_that_lack_tensors_are_refused(bert: Path, tmp_path: Path) -> No
 
 def test_other_weights_than_the_manifest_says(bert: Path) -> None:
     config = opened(bert, preset="e5").config() | {"weights": "0" * 64}
-    with pytest.raises(SeedbenchError, match="whose weights is '0000.*build the index again"):
+    with pytest.raises(SeedbenchError, match=r"whose weights is '0000.*build the index again"):
         from_config(config)
