@@ -223,7 +223,8 @@ def open_index(name: Path | str, corpus: Corpus | Path | str | None = None) -> R
     """
     folder = find(name)
     if not (folder / MANIFEST).exists() and any(folder.glob("segments_*")):
-        retriever: Retriever = module("lucene").open_foreign(folder)
+        texts = Corpus.open(corpus) if isinstance(corpus, (str, Path)) else corpus
+        retriever: Retriever = module("lucene").open_foreign(folder, texts)
         return retriever
     manifest = read_manifest(folder)
     for file, said in manifest["files"].items():
