@@ -30,7 +30,7 @@ NEEDS = "pip install faiss-cpu"
 
 def distributions() -> list[str]:
     """The installed distributions that bring a package `faiss`, by name."""
-    names = {str(d.metadata["Name"]).lower().replace("_", "-") for d in metadata.distributions() if d.metadata["Name"]}
+    names = {str(d.metadata["Name"]).lower().replace("_", "-") for d in metadata.distributions()}
     return sorted(n for n in names if n == "faiss" or n.startswith(("faiss-cpu", "faiss-gpu", "faiss-cuda")))
 
 

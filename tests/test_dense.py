@@ -411,6 +411,44 @@ def test_a_folder_through_build_and_open(index: str, tmp_path: Path) -> None:
         assert index != "int8" or memory.search(queries, 3) == found
 
 
+def test_a_build_that_only_lacks_its_manifest_encodes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    faiss()
+    need(find_spec("wordllama"), "wordllama is not installed")
+    corpus = Corpus.of(passages(300))
+    own = dense.SETTINGS | {"index": "sq8"}
+    facts = dense.build(corpus, tmp_path, own, lambda done, total: None)
+    monkeypatch.setattr(shards, "encode", lambda *a: pytest.fail("encoded again"))
+    assert dense.build(corpus, tmp_path, own, lambda done, total: None) == facts
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["facts.json", "index.faiss"]
+
+
+def test_a_model_that_has_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment says where it is now; its weights are still compared."""
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(dense, "from_config", lambda config: seen.append(config) or Bag())
+    monkeypatch.setenv("SEEDBENCH_DENSE_MODEL", "/here")
+    shards.encode(Corpus.of(passages(3)), Bag(), tmp_path, "int8", lambda done, total: None)
+    said = {"encoder": {"encoder": "transformers", "folder": "/there", "device": "cuda"}, "dim": Bag.dim, "vectors": {}}
+    dense.open(tmp_path, {"settings": {}, "facts": said}, Corpus.of(passages(3)))
+    assert seen == [{"encoder": "transformers", "folder": "/here", "device": "cpu"}]
+
+
+def test_through_the_command_line(tmp_path: Path) -> None:
+    need(find_spec("wordllama"), "wordllama is not installed")
+
+    def seedbench(*words: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "seedbench", "index", *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    corpus = written(tmp_path / "c.jsonl", 50)
+    built = seedbench("build", corpus, tmp_path / "i", "--kind", "dense", "--set", "index=fp16")
+    assert built.returncode == 0, built.stderr
+    text = passages(50)[7].text
+    assert f"[1] 1.0000 p7 |  | {text}" in seedbench("search", tmp_path / "i", text).stdout
+    refused = seedbench("build", corpus, tmp_path / "j", "--kind", "dense", "--set", "lists=many")
+    assert refused.returncode != 0 and "lists is 'many': give a whole number" in refused.stderr
+
+
 def test_a_kill_in_earnest(tmp_path: Path) -> None:
     """SIGKILL while vectors are written; the same command goes on and gives the index of an undisturbed build."""
     need(find_spec("wordllama"), "wordllama is not installed")
@@ -426,8 +464,13 @@ def test_a_kill_in_earnest(tmp_path: Path) -> None:
     with pytest.raises(SeedbenchError, match="has not finished"):
         folders.open_index(tmp_path / "i")
     seen: list[int] = []
-    folders.build("dense", corpus, tmp_path / "i", {}, lambda stage, done, total: seen.append(done), lambda line: None)
-    assert min(done for done in seen if done < 3001) > 1500
+
+    def progress(stage: str, done: int, total: int) -> None:
+        if stage == "index":
+            seen.append(done)
+
+    folders.build("dense", corpus, tmp_path / "i", {}, progress, lambda line: None)
+    assert min(seen) > 1500
     assert folders.open_index(tmp_path / "i").digest() == Dense.of(passages(3000)).digest()
 
 
