@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedbench.agents.human import Human
+from seedbench.cli import main
 from seedbench.core import InfrastructureError, Passage, SeedbenchError, View
 from seedbench.envs.searchqa import retrieval
 from seedbench.envs.searchqa.env import SearchQAEnv
@@ -306,11 +308,17 @@ def test_presets_set_rules_and_are_recorded(island: Path, tmp_path: Path) -> Non
 # The command line, people and servers
 
 
-def run(*args: object, code: int = 0, stdin: str = "") -> str:
-    command = [sys.executable, "-m", "seedbench", *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, input=stdin, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
+def run(*args: object, code: int = 0) -> str:
+    """The command line in this process; returns what it said."""
+    said = io.StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
+        try:
+            main([str(a) for a in args])
+        except SystemExit as stop:
+            assert stop.code == code, said.getvalue()
+        else:
+            assert code == 0, said.getvalue()
+    return said.getvalue()
 
 
 def test_a_replay_gives_the_same_bytes(island: Path, tmp_path: Path) -> None:
@@ -355,8 +363,6 @@ def test_typed(line: str, action: str) -> None:
 
 
 def test_over_http_the_parser_follows_the_servers_rules(island: Path, tmp_path: Path) -> None:
-    from functools import partial
-
     app = create_app(ENV, partial(make_env, ENV, data=island, reward="search-r1", top_k=2))
     with threaded(app) as url:
         env = RemoteEnv(ENV, url)
