@@ -107,11 +107,11 @@ def _rows(dataset: Dataset, data: str, progress: Progress) -> list[dict[str, Any
         count = {"wrong": 0, "solved": 0}
         for task in tasks:
             if env is not None:
-                won = solved(env, task.id)
+                won, fault = _played(env, task.id)
                 count["solved"] += won
                 if not won and not isinstance(dataset, Published):  # who published them promised no search engine
                     count["wrong"] += 1
-                    first = first or f"The oracle does not win {task.id}: generate the questions again."
+                    first = first or fault
             done += 1
             progress(done, total)
         pinned = bool(tasks) and dataset.pinned(split)
@@ -119,6 +119,14 @@ def _rows(dataset: Dataset, data: str, progress: Progress) -> list[dict[str, Any
         solid = {"damaged": int(damaged), "wrong": count["wrong"], "pinned": pinned, "solved": count["solved"]}
         table.append(found | solid | {"first": first})
     return table
+
+
+def _played(env: SearchQAEnv, task_id: str) -> tuple[bool, str]:
+    """Whether the oracle wins, and if not, why."""
+    try:
+        return solved(env, task_id), f"The oracle does not win {task_id}: generate the questions again."
+    except SeedbenchError as error:
+        return False, str(error)
 
 
 def _tasks(dataset: Dataset, split: str) -> list[Any]:
