@@ -143,6 +143,7 @@ class Trajectory:
     success: bool
     ended: Ended
     error: str = ""
+    measures: Mapping[str, float] = field(default_factory=dict)  # TextEnv.MEASURES of the last info
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,7 @@ class TextEnv(gym.Env[str, str], ABC):
     PROMPT: ClassVar[Prompt]
     PRESETS: ClassVar[Mapping[str, Preset]] = {"seedbench": Preset()}
     SETTINGS: ClassVar[tuple[str, ...]] = ()  # attributes that results.json records; a parser may depend on them
+    MEASURES: ClassVar[tuple[str, ...]] = ()  # numbers in info whose values at the end results.json averages
     TYPED: ClassVar[str] = ""  # what a person may type, where that is not the action itself
     max_steps: int
     data: str

@@ -203,7 +203,10 @@ def _class(base: type[RemoteEnv], env_id: str) -> type[RemoteEnv]:
     except gym.error.Error as error:
         raise SeedbenchError(f"{env_id} is no environment here ({error}): update seedbench, or register it.") from error
     local: Any = load_env_creator(entry) if isinstance(entry, str) else entry
-    own = {k: inspect.getattr_static(local, k) for k in ("PROMPT", "PRESETS", "SETTINGS", "TYPED", "typed", "parse")}
+    own = {
+        k: inspect.getattr_static(local, k)
+        for k in ("PROMPT", "PRESETS", "SETTINGS", "MEASURES", "TYPED", "typed", "parse")
+    }
     return type(f"Remote{local.__name__}", (base,), {**own, "__doc__": base.__doc__})
 
 

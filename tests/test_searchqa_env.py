@@ -380,3 +380,22 @@ def test_over_http_the_parser_follows_the_servers_rules(island: Path, tmp_path: 
 def test_serving_takes_a_preset(island: Path) -> None:
     said = run("serve", "env", "searchqa", "--data", island, "--preset", "nope", "--port", 0, code=2)
     assert "--preset nope is not known" in said
+
+
+def test_results_hold_f1_and_substring_match(island: Path, tmp_path: Path) -> None:
+    """Answers by hand: "Dallow town" (F1 2/3, substring), "Senn" (F1 and EM 1), and an agent that fails (0)."""
+    said = {"q0": "Dallow town", "q1": "Senn"}
+    tasks = {f"hotpotqa/{name}": f"<answer>{answer}</answer>" for name, answer in said.items()}
+    (tmp_path / "told.py").write_text(
+        "def make():\n"
+        f"    goals = {{'Where was the builder of Orrin Lighthouse born': {tasks[Q0]!r},\n"
+        f"             'Which river runs through Dallow?': {tasks[Q1]!r}}}\n"
+        "    return lambda views: [goals[view.goal] for view in views]\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(tmp_path))
+        patch.chdir(tmp_path)
+        run("eval", "--agent", "told:make", "--env", "searchqa", "--data", island, "--split", "seen", "--out", "r")
+    (row,) = json.loads((tmp_path / "r" / "results.json").read_text())["results"]
+    assert row["errors"] == 1 and row["success"]["mean"] == pytest.approx(1 / 3)
+    assert row["metrics"] == {"f1": pytest.approx((2 / 3 + 1) / 3), "sub_em": pytest.approx(2 / 3)}

@@ -59,6 +59,7 @@ class SearchQAEnv(TextEnv):
     PROMPT = SEARCHQA_PROMPT
     TYPED: ClassVar[str] = "Type `search WORDS` or `answer WORDS`."
     SETTINGS: ClassVar[tuple[str, ...]] = ("reward", "top_k")
+    MEASURES: ClassVar[tuple[str, ...]] = ("f1", "sub_em")
     # Search-R1 plays four turns and then one in which it does not search any more: five replies.
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "seedbench": Preset(options={"reward": "em"}),
