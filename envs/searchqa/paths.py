@@ -89,5 +89,9 @@ MUSIQUE: Mapping[int, tuple[tuple[str, ...], ...]] = {
         ("capital", "mayor", "father", "birthplace"), ("director", "employer", "founder", "born"),
         ("parent", "founder", "birthplace", "twin"), ("star", "father", "mother", "born"),
         ("source", "publisher", "founder", "spouse"), ("score", "birthplace", "mayor", "born"),
+        ("site", "mayor", "father", "mother"), ("publisher", "founder", "father", "birthplace"),
+        ("course", "mayor", "spouse", "father"), ("studio", "headquarters", "mayor", "spouse"),
+        ("stage", "mayor", "mother", "father"), ("author", "birthplace", "mayor", "died"),
+        ("architect", "spouse", "birthplace", "river"), ("seat", "mayor", "birthplace", "settled"),
     ),
 }  # fmt: skip

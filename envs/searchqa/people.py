@@ -23,6 +23,7 @@ class People:
         self.surnames: list[str] = []
         self.children: dict[str, int] = {}
         self.partner: dict[str, Entity] = {}
+        self.officers: set[str] = set()
 
     def _add(self, name: str, kind: str, **extra: str) -> Entity:
         entity = Entity(name, kind, self.land, extra=extra)
@@ -37,14 +38,23 @@ class People:
         self, professions: Collection[str], first: int, last: int, least: int = 24, most: int = 70
     ) -> tuple[Entity, int]:
         """Someone of those professions, and a year of the range in which that person was alive and of working age."""
-        able = []
-        for person in self.own["person"]:
-            low = max(first, person.year("born") + least)
-            high = min(last, person.year("born") + most, person.year("died"))
-            if person.facts["profession"] in professions and low <= high:
-                able.append((person, low, high))
+        able = [span for p in self.own["person"] if p.facts["profession"] in professions
+                if (span := _years(p, first, last, least, most))]  # fmt: skip
+        return self._one_of(able, min(professions))
+
+    def _officer(self, first: int, last: int) -> tuple[Entity, int]:
+        """Someone to hold an office from a year of the range on, who holds no other: a politician if there is one."""
+        others = [p for p in self.own["person"] if p.name not in self.officers]
+        free = [span for p in others if (span := _years(p, first, last, 32, 60))]
+        politicians = [span for span in free if span[0].facts["profession"] == "politician"]
+        person, year = self._one_of(politicians or free, "mayor")
+        self.officers.add(person.name)
+        return person, year
+
+    def _one_of(self, able: Sequence[tuple[Entity, int, int]], what: str) -> tuple[Entity, int]:
+        """One of them, and a year between the two that follow."""
         if not able:
-            raise SeedbenchError(f"Nobody in the land {self.land} can be a {min(professions)}; choose another seed.")
+            raise SeedbenchError(f"Nobody in the land {self.land} can be a {what}; choose another seed.")
         person, low, high = self.rng.choice(able)
         return person, self.rng.randint(low, high)
 
@@ -124,6 +134,13 @@ class People:
             firms = [c for c in firms if c.facts["founder"] != person.name and profession in _employable(c)]
             if firms and self.rng.random() < 0.8:
                 person.facts["employer"] = self.rng.choice(firms).name
+
+
+def _years(person: Entity, first: int, last: int, least: int, most: int) -> tuple[Entity, int, int] | None:
+    """The person with the first and the last year of a range in which he or she was alive and of an age."""
+    low = max(first, person.year("born") + least)
+    high = min(last, person.year("born") + most, person.year("died"))
+    return (person, low, high) if low <= high else None
 
 
 def _employable(company: Entity) -> tuple[str, ...]:

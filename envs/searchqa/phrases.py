@@ -76,7 +76,7 @@ PHRASES: Mapping[str, Phrase] = {
     "pages": Phrase(("How many pages does {x} have?",), ("How many pages long is {x}?",)),
     "founder": Phrase(("Who founded {x}?", "Who was the founder of {x}?"), ("Who set up {x}?", "Who started {x}?"),
                       "the founder of {x}", "the person behind {x}", "the company that {x} founded"),
-    "established": Phrase(("In what year was {x} established?",), ("When did {x} start business?",)),
+    "established": Phrase(("In what year was {x} founded?",), ("When did {x} start business?",)),
     "headquarters": Phrase(("In which town is the head office of {x}?",), ("Where is {x} based?",),
                            "the town with the head office of {x}", "the home town of {x}"),
     "parent": Phrase(("Which company does {x} belong to?",), ("What is the parent company of {x}?",),
@@ -139,7 +139,7 @@ DESCRIBED: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ),
     ("author", "setting"): (
         "Which novel, written by {0}, is set in {1}?",
-        "In {1} the story takes place, and {0} wrote it: which novel is it?",
+        "{0} wrote which novel that takes place in {1}?",
     ),
     ("site", "architect"): (
         "Which building in {0} was designed by the architect {1}?",
@@ -166,7 +166,7 @@ CHOSEN: Mapping[tuple[tuple[str, ...], str, bool], str] = {
     ((), "established", False): "the older of the companies {a} and {b}",
     ((), "born", False): "the older of {a} and {b}",
     ((), "born", True): "the younger of {a} and {b}",
-    ((), "opened", True): "the newer of the buildings {a} and {b}",
+    ((), "opened", True): "the newer of {a} and {b}",
     ((), "premiere", False): "the earlier of the operas {a} and {b}",
     (("director",), "born", False): "the older of the directors of {a} and {b}",
     (("author",), "born", True): "the younger of the authors of {a} and {b}",

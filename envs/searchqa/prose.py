@@ -20,6 +20,7 @@ from seedbench.envs.searchqa.world import World
 
 WITH_ARTICLE = frozenset(["building", "race"])  # "the Zuvarel Museum", but "Zuvarel Press"
 SHORTEST, LONGEST = 30, 70  # words of a passage with its title
+LEFT_OUT = 0.6  # how often the easier levels leave out the last facts of a passage that is long enough
 _END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
@@ -67,6 +68,8 @@ def _article(entity: Entity, rng: random.Random, level: Level) -> Article:
     said: list[str] = []
     stated: dict[str, int] = {}
     for slot in SLOTS[entity.kind]:
+        if not level.fillers and _words(entity, said) >= SHORTEST and rng.random() < LEFT_OUT:
+            break
         template = _pick(slot, entity, stated, rng)
         if template is not None:
             stated |= {relation: len(said) for relation in relations_in(template)}
@@ -74,10 +77,15 @@ def _article(entity: Entity, rng: random.Random, level: Level) -> Article:
     fillers = list(FILLERS[entity.kind])
     rng.shuffle(fillers)
     more = level.fillers
-    while fillers and (more > 0 or len(f"{entity.name} {' '.join(said)}".split()) < SHORTEST):
+    while fillers and (more > 0 or _words(entity, said) < SHORTEST):
         said.append(_sentence(fillers.pop(), entity, rng))
         more -= 1
     return Article(entity.name, " ".join(said), stated)
+
+
+def _words(entity: Entity, said: list[str]) -> int:
+    """Words of a passage with its title."""
+    return len(f"{entity.name} {' '.join(said)}".split())
 
 
 def _pick(slot: tuple[str, ...], entity: Entity, stated: Mapping[str, int], rng: random.Random) -> str | None:
@@ -106,6 +114,5 @@ def _sentence(template: str, entity: Entity, rng: random.Random) -> str:
         "sort": sort, "trade": trade, "mayor_year": entity.extra.get("mayor_year", ""),
     }  # fmt: skip
     words |= {"a_profession": a(profession) if profession else "", "a_trade": a(trade) if trade else ""}
-    words |= {"a_sort": a(sort) if sort else ""}
     words |= {"profession": profession, "He": words["he"].capitalize(), "His": words["his"].capitalize()}
     return template.format(**words, **{k: v for k, v in entity.facts.items() if k != "profession"})

@@ -19,7 +19,7 @@ from seedbench.envs.searchqa.stock import Entity, Level
 from seedbench.envs.searchqa.world import World
 
 KINDS_OF = {"train": paths.SEEN_KINDS, "dev": paths.SEEN_KINDS, "seen": paths.SEEN_KINDS, "unseen": paths.UNSEEN_KINDS}
-ANSWERS = 100  # an answer is right for at most one question in so many of a kind
+ANSWERS = 150  # an answer is right for at most one question in so many of a kind
 WORKS = ("film", "novel", "opera", "painting")
 
 
@@ -205,9 +205,7 @@ def _called(entity: Entity, noun: bool) -> str:
     return f"the {entity.name}" if entity.kind in WITH_ARTICLE else entity.name
 
 
-def _chain_text(
-    source: Source, start: str, path: Sequence[str], reworded: Callable[[], bool], rng: random.Random
-) -> str:
+def _follow(start: str, path: Sequence[str], reworded: Callable[[], bool], rng: random.Random) -> str:
     """A question that follows a path from what `start` says."""
     said = start
     for step in path[:-1]:
@@ -231,11 +229,11 @@ def _worded(source: Source, form: Form, rng: random.Random, share: float) -> str
         return (other if reworded() else plain).format(*values)
     if isinstance(form, Compare):
         a, b = (_called(entities[name], False) for name in (form.one, form.other))
-        return _chain_text(source, CHOSEN[form.prefix, form.key, form.later].format(a=a, b=b), form.tail, reworded, rng)
+        return _follow(CHOSEN[form.prefix, form.key, form.later].format(a=a, b=b), form.tail, reworded, rng)
     if form.path in INFERRED:
         return rng.choice(INFERRED[form.path]).format(x=form.anchor)
     start = _called(entities[form.anchor], rng.random() < 0.7 or share == 1)
-    return _chain_text(source, start, form.path, reworded, rng)
+    return _follow(start, form.path, reworded, rng)
 
 
 def _plain(source: Source, form: Form, rng: random.Random) -> str:

@@ -80,9 +80,9 @@ SLOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     ),
     "company": (
         (
-            "{name} is {a_trade} founded by {founder} and established in {established}.",
-            "{name}, {a_trade}, was established in {established} by its founder {founder}.",
-            "Established in {established}, the company {name} is {a_trade} whose founder was {founder}.",
+            "{name} is {a_trade} that was founded by {founder} in {established}.",
+            "{name}, {a_trade}, is a company that {founder} founded in {established}.",
+            "Founded by {founder} in {established}, the company {name} is {a_trade}.",
         ),
         (
             "Its head office is in {headquarters}.",
@@ -109,9 +109,9 @@ SLOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     ),
     "building": (
         (
-            "The {name} is {a_sort} that stands in {site} and was designed by the architect {architect}.",
-            "The {name}, {a_sort} designed by the architect {architect}, stands in {site}.",
-            "Designed by the architect {architect}, the {name} is {a_sort} that stands in {site}.",
+            "The {name} stands in {site} and was designed by the architect {architect}.",
+            "The {name}, which stands in {site}, was designed by the architect {architect}.",
+            "Designed by the architect {architect}, the {name} stands in {site}.",
         ),
         (
             "It opened in {opened} and is {height} metres high.",
@@ -237,6 +237,7 @@ FILLERS: Mapping[str, tuple[str, ...]] = {
     "building": (
         "It was built of brick and took {few} years.",
         "About {many} thousand people visit it every year.",
+        "A plaque at the entrance names the {many} workers.",
         "The roof was repaired after a storm.",
     ),
     "film": (

@@ -82,7 +82,7 @@ class Land(People):
         rivers = [self.names.river() for _ in range(max(2, len(self.own["city"]) // 2))]
         countries = self.own["country"]
         for index, city in enumerate(self.own["city"]):
-            mayor, year = self._adult(["politician"], 1840, 1965, 30)
+            mayor, year = self._officer(1840, 1975)
             twins = [c for c in self.own["city"] if c is not city]
             city.facts |= {
                 "country": (countries[index] if index < len(countries) else self.rng.choice(countries)).name,
@@ -93,7 +93,7 @@ class Land(People):
             if self.rng.random() < 0.6:
                 city.facts["twin"] = self.rng.choice(twins).name
         for index, country in enumerate(countries):
-            president, year = self._adult(["politician"], 1840, 1965, 35)
+            president, year = self._officer(1840, 1975)
             country.facts |= {"capital": self.own["city"][index].name, "president": president.name,
                               "independence": str(year)}  # fmt: skip
 
