@@ -6,6 +6,7 @@ import gzip
 import json
 import lzma
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from seedbench.envs.searchqa.rows import kind_of, kind_of_file, role_of_file
 from seedbench.exam import make_env
 from seedbench.indexes.bm25 import Bm25
 from tests import searchqa_island
+from tests.conftest import need
 
 
 def quiet(done: int, total: int) -> None:
@@ -78,8 +80,9 @@ def test_dev_does_not_depend_on_what_else_is_there(tmp_path: Path) -> None:
 
 
 def test_search_r1_parquet(tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
+    need(find_spec("pyarrow"), "parquet files need pyarrow (the train extra brings it)")
     import pyarrow
+    from pyarrow import parquet
 
     rows = [
         {
