@@ -160,7 +160,7 @@ def summary(line: Record, kind: str) -> EpisodeSummary:
     """What the figures need of a line."""
     invalid = sum(not s["format_valid"] for s in line["steps"])
     told = (line["score"], line["success"], line["ended"], len(line["steps"]), invalid)
-    return EpisodeSummary(line["task"], kind, line["trial"], *told)
+    return EpisodeSummary(line["task"], kind, line["trial"], *told, measures=line.get("measures", {}))
 
 
 def _figures(row: Result, exam: Exam, group: list[EpisodeSummary], run: Run) -> Said:

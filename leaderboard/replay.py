@@ -144,6 +144,9 @@ def _outcome(line: Record, t: Trajectory) -> Said:
     if line["success"] != t.success or not math.isclose(line["score"], t.score, rel_tol=1e-9, abs_tol=1e-12):
         stored = f"success {line['success']}, score {line['score']}"
         return "", f"the outcome is stored as {stored}, the replay gives success {t.success}, score {t.score}"
+    measured, again = line.get("measures", {}), dict(t.measures)
+    if line["ended"] != "error" and measured != again:
+        return "", f"the measures are stored as {measured}, the replay gives {again}"
     return None
 
 

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic needs this one below Python 3.12
@@ -32,7 +32,6 @@ class Entry(TypedDict):
     record: Line
     tokens: list[TokensLine] | None
     usage: dict[str, Annotated[int, Field(ge=0)]] | None
-    measures: NotRequired[dict[str, Annotated[float, Field(allow_inf_nan=False)]]]  # where the environment has some
 
 
 ENTRY = TypeAdapter(Entry)
@@ -78,8 +77,6 @@ class Journal:
         assert self._file is not None
         line = record(t)
         entry: dict[str, Any] = {"record": line, "tokens": tokens(t), "usage": usage(t)}
-        if t.measures:
-            entry["measures"] = dict(t.measures)
         at = self.path.stat().st_size
         rest = memoryview(canonical(entry).encode() + b"\n")
         try:
