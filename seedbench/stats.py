@@ -44,9 +44,21 @@ def newcombe(x1: int, n1: int, x2: int, n2: int, level: float = 0.95) -> Interva
     With Wilson bounds (l, u) of each: (d - √((p1-l1)² + (u2-p2)²), d + √((u1-p1)² + (p2-l2)²)), d = p1 - p2
     (Newcombe 1998, Statistics in Medicine 17:873).
     """
-    (low1, high1), (low2, high2) = wilson(x1, n1, level), wilson(x2, n2, level)
-    p1, p2 = x1 / n1, x2 / n2
-    return p1 - p2 - math.hypot(p1 - low1, high2 - p2), p1 - p2 + math.hypot(high1 - p1, p2 - low2)
+    one, two = wilson(x1, n1, level), wilson(x2, n2, level)
+    return difference(x1 / n1, one, x2 / n2, two)
+
+
+def difference(mean1: float, ci1: Interval, mean2: float, ci2: Interval) -> Interval:
+    """Newcombe's square-and-add rule for any two independent estimates with their intervals, of one level.
+
+    Of two proportions with Wilson intervals this is `newcombe`; in general it is MOVER (Zou & Donner 2008, Statistics
+    in Medicine 27:1693), which needs neither symmetric intervals nor equal methods.
+    """
+    for mean, (low, high) in ((mean1, ci1), (mean2, ci2)):
+        if not low <= mean <= high:
+            raise ValueError(f"a difference needs intervals that hold their means, and [{low}, {high}] lacks {mean}")
+    gap = mean1 - mean2
+    return gap - math.hypot(mean1 - ci1[0], ci2[1] - mean2), gap + math.hypot(ci1[1] - mean1, mean2 - ci2[0])
 
 
 def cluster_mean(clusters: Sequence[Sequence[float]] | np.ndarray) -> float:
