@@ -8,6 +8,7 @@ one row.
 from __future__ import annotations
 
 import hashlib
+import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -70,7 +71,7 @@ class Cell:
     ci: tuple[float, float]
     tasks: int
     attempted: int
-    by_kind: Mapping[str, KindRate]
+    kinds: Mapping[str, Mapping[str, KindRate]]  # by entry, by kind
     seeds: int
     sd: float | None
     marks: tuple[str, ...] = ()
@@ -126,7 +127,7 @@ def tables(entries: Iterable[Entered], env: str | None = None) -> list[Table]:
                 name = canonical([result.env, result.data, exam])
                 _, _, rows = exams.setdefault(name, (result, exam, {}))
                 rows.setdefault(entry.key(), []).append((entry, result))
-    standings = ranks({key: field for key, field in _contenders(exams).items() if field})
+    standings = ranks(_contenders(exams))
     found = []
     for name, (first, exam, rows) in sorted(exams.items()):
         made = [_row(parts, lambda split, n=name: standings.get(f"{n} {split}", {})) for parts in rows.values()]
@@ -201,6 +202,8 @@ def _row(parts: Sequence[tuple[Entered, Result]], standings: Any) -> Row:
     cells = {}
     for split in dict.fromkeys(result.split for _, result in parts):
         standing = standings(split).get(canonical(list(first.key())))
+        if standing is not None:
+            standing = standing._replace(leader=json.loads(standing.leader)[0])
         why = "" if standing else _why(parts, split) or "other tasks than the rest of the table"
         cells[split] = _cell([(e, r) for e, r in parts if r.split == split], split, standing, why)
     gap = None
@@ -253,7 +256,7 @@ def _cell(parts: Sequence[tuple[Entered, Result]], split: str, standing: Standin
         ci=ci,
         tasks=first.tasks,
         attempted=sum(result.attempted for result in results),
-        by_kind=first.by_kind if len(results) == 1 else {},
+        kinds={entry.id: result.by_kind for entry, result in parts},
         seeds=len(means),
         sd=statistics.stdev(means) if len(means) >= SEEDS_FOR_SD else None,
         marks=tuple(marks),

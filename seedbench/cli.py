@@ -10,6 +10,7 @@ import tyro
 from tyro.conf import subcommand
 
 import seedbench
+from seedbench.commands.board import Board, Compare, Export
 from seedbench.commands.data import Data
 from seedbench.commands.live import Doctor, Play, Serve
 from seedbench.commands.runs import Eval, Table
@@ -21,6 +22,9 @@ Command = (
     Annotated[Eval, subcommand("eval")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Table, subcommand("table")]
+    | Annotated[Board, subcommand("board")]
+    | Annotated[Compare, subcommand("compare")]
+    | Annotated[Export, subcommand("export")]
     | Annotated[Data, subcommand("data")]
     | Annotated[Serve, subcommand("serve")]
     | Annotated[Doctor, subcommand("doctor")]
