@@ -32,15 +32,16 @@ def show_board(board: Path | None, html: Path | None, env: str | None, as_markdo
 
 def compare(first: Path, second: Path, html: Path | None, show: int) -> None:
     """Print two runs against each other, and write the page where one is asked for."""
-    from seedbench.leaderboard import compare as module
+    from seedbench.leaderboard import compare_view
+    from seedbench.leaderboard.compare import compare as pair_up
 
     if show < 0:
         raise SeedbenchError(f"--show is {show}: give 0 or more.")
-    pair = module.compare(first, second)
+    pair = pair_up(first, second)
     if html is not None:
         writable(html, "--html")
-        module.write_html(pair, html)
-    module.print_comparison(pair, show)
+        compare_view.write_html(pair, html)
+    compare_view.print_comparison(pair, show)
 
 
 def export(entry: str, dataset: str, out: Path, board: Path | None, source: str | None) -> None:
