@@ -67,7 +67,7 @@ class Export:
     board: OptPath = None
     """The board file; by default the checkout's leaderboard/leaderboard.json."""
     source: OptStr = None
-    """URL where the result can be checked; the entry's own by default."""
+    """URL where the result can be checked, to be named as the source."""
 
     def __call__(self) -> None:
         lazy("seedbench.leaderboard.commands", "export")(self.entry, self.dataset, self.out, self.board, self.source)
