@@ -14,6 +14,7 @@ from seedbench.commands.board import Board, Compare, Export
 from seedbench.commands.data import Data
 from seedbench.commands.live import Doctor, Play, Serve
 from seedbench.commands.runs import Eval, Table
+from seedbench.commands.submit import Submit, Verify
 from seedbench.core import InfrastructureError, SeedbenchError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -25,6 +26,8 @@ Command = (
     | Annotated[Board, subcommand("board")]
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Export, subcommand("export")]
+    | Annotated[Verify, subcommand("verify")]
+    | Annotated[Submit, subcommand("submit")]
     | Annotated[Data, subcommand("data")]
     | Annotated[Serve, subcommand("serve")]
     | Annotated[Doctor, subcommand("doctor")]
