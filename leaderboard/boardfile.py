@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from seedbench.core import SeedbenchError
 from seedbench.leaderboard import outcomes
@@ -44,7 +43,7 @@ def find(ident: str, board: Path | None = None) -> Entry:
 
 def entered(entry: Entry, folder: Path) -> Entered:
     """An entry as the board takes it; `folder` holds its trajectories, if they are at hand."""
-    held: Any = getattr(entry, "outcomes", None) or ()
+    held: Sequence[outcomes.Outcomes] = entry.outcomes
     trajectories = folder / "trajectories.jsonl.gz"
     if not held and trajectories.is_file():
         held = outcomes.of_lines(read_lines(trajectories))

@@ -83,6 +83,8 @@ def _entry(run: Run) -> Said:
     ours = {"kind": run.results.agent.get("kind"), "skills_at_inference": bool(run.results.protocol.get("skill"))}
     said += _differences("agent", {k: getattr(entry.agent, k) for k in ours}, ours, "the results say")
     said += _differences("software", entry.software, run.results.software, "the results say")
+    if entry.outcomes and entry.outcomes != of_lines(run.lines()):
+        said.append(("outcomes", f"are not those of {TRAJECTORIES}"))
     if run.folder.name != entry.id:
         said.append(("id", f"says {entry.id}, the folder's name is {run.folder.name}"))
     return said

@@ -22,7 +22,7 @@ DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 class Outcomes(BaseModel):
     """The outcomes of one environment and split: `wins[i]` is how often task i was won in `trials` trials."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     env: str
     split: str
