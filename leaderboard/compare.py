@@ -116,7 +116,8 @@ def compare(first: Path, second: Path) -> Comparison:
             )
         of = kinds.get(where, {})
         if not of.keys() >= one.wins.keys():
-            of = kinds = {}  # these data hold other tasks
+            kinds = {}  # these data hold other tasks
+        of = {task: of[task] for task in one.wins} if kinds else {}
         parts.append(_part(where, "", list(one.wins), one, two))
         for kind in sorted(set(of.values())):
             parts.append(_part(where, kind, [task for task in one.wins if of[task] == kind], one, two))
