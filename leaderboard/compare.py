@@ -180,7 +180,9 @@ def _played(side: Side) -> dict[tuple[str, str], Played]:
 
 def _of(played: Mapping[tuple[str, str], Played], where: tuple[str, str], side: Side) -> Played:
     if where not in played:
-        raise SeedbenchError(f"{side.folder}/trajectories.jsonl.gz holds no episode of {' '.join(where)}: copy it again.")
+        raise SeedbenchError(
+            f"{side.folder}/trajectories.jsonl.gz holds no episode of {' '.join(where)}: copy it again."
+        )
     return played[where]
 
 
@@ -259,7 +261,13 @@ def _data_folder(side: Side) -> str | None:
     """The folder with the published files that a run was played on, if it is still there."""
     try:
         data = json.loads((side.folder / "run.json").read_bytes())["config"]["data"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # an entry, or a run.json that eval did not write
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        RecursionError,
+    ):  # an entry, or a run.json that eval did not write
         return None
     return data if isinstance(data, str) and Path(data).is_dir() else None
 

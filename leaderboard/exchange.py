@@ -83,7 +83,12 @@ def model_index(entry: Entry, dataset: str, url: str = "") -> list[dict[str, Any
             metric_type="success_rate",
             metric_name="success",
             metric_value=r.success.mean,
-            metric_args={"tasks": r.tasks, "episodes": r.attempted, "ci95": list(r.success.ci), "notes": _notes(entry, r)},
+            metric_args={
+                "tasks": r.tasks,
+                "episodes": r.attempted,
+                "ci95": list(r.success.ci),
+                "notes": _notes(entry, r),
+            },
             source_name="seedbench" if url else None,
             source_url=url or None,
         )

@@ -16,6 +16,7 @@ from typing import Any
 from seedbench.exam import Exam, protocol
 from seedbench.leaderboard.files import Unreadable
 from seedbench.leaderboard.findings import MAX_FINDINGS, Finding, Options
+from seedbench.leaderboard.outcomes import of_lines
 from seedbench.leaderboard.run import TRAJECTORIES, Run, place
 from seedbench.record import Record, canonical, key
 from seedbench.results import Result

@@ -47,7 +47,14 @@ def print_board(tables: Sequence[Table], console: Console | None = None) -> None
 
 def _narrow(text: str) -> str:
     """A figure over its interval, seeds over their deviation."""
-    for old, new in ((" [", "\n"), ("]", ""), (", +", "..+"), (", -", "..-"), (", ", "\u2013"), ("single ", "single\n")):
+    for old, new in (
+        (" [", "\n"),
+        ("]", ""),
+        (", +", "..+"),
+        (", -", "..-"),
+        (", ", "\u2013"),
+        ("single ", "single\n"),
+    ):
         text = text.replace(old, new)
     return text.replace(" / ", "/")
 

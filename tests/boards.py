@@ -65,7 +65,8 @@ def replayed(run: Path, won: Callable[[Line], bool], spec: str = "model", **agen
         kinds = {t.id: t.kind for t in make_env(r.env).tasks(r.split)}
         mine = [x for x in lines if (x["env"], x["split"]) == (r.env, r.split)]
         episodes = [
-            EpisodeSummary(x["task"], kinds[x["task"]], x["trial"], x["score"], x["success"], x["ended"], 3, 0) for x in mine
+            EpisodeSummary(x["task"], kinds[x["task"]], x["trial"], x["score"], x["success"], x["ended"], 3, 0)
+            for x in mine
         ]
         tasks = list(dict.fromkeys((x["task"], kinds[x["task"]]) for x in mine))
         how = {"trials": r.attempted // r.tasks, "max_steps": 14, "partial": r.partial, "pinned": r.pinned}

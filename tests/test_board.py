@@ -44,7 +44,9 @@ def floors(runs: Path) -> list[dict[str, Any]]:
     return [boards.entry(name, load(runs / name), lines(runs / name)) for name in ("null", "random", "expert")]
 
 
-def model(runs: Path, ident: str, every: int, *, selection: str | None = "dev", needs_env: bool = False, **changes: Any):
+def model(
+    runs: Path, ident: str, every: int, *, selection: str | None = "dev", needs_env: bool = False, **changes: Any
+):
     """An agent that loses every n-th task, counted through the file: an exact figure, known outcomes."""
     number = iter(range(10**6))
     results, said = boards.replayed(runs / "expert", lambda line: next(number) % every != 0, needs_env=needs_env)
@@ -104,7 +106,11 @@ def test_the_test_is_against_the_leader_and_pairs_by_task() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.dictionaries(st.text("abc", min_size=1, max_size=3), st.lists(st.booleans(), min_size=12, max_size=12), min_size=1))
+@given(
+    st.dictionaries(
+        st.text("abc", min_size=1, max_size=3), st.lists(st.booleans(), min_size=12, max_size=12), min_size=1
+    )
+)
 def test_rank_properties(table: dict[str, list[bool]]) -> None:
     given_ = {name: Contender([int(w) for w in wins], 1) for name, wins in table.items()}
     found = ranks({"t": given_})["t"]
@@ -177,9 +183,7 @@ def test_rows_by_hand(runs: Path, tmp_path: Path) -> None:
 
 def test_training_seeds_join_into_one_row(runs: Path, tmp_path: Path) -> None:
     """Three seeds: the mean over all episodes, sd over seeds, interval from the bootstrap over tasks."""
-    entries = [
-        model(runs, f"m-{n}", n, name="M", seeds=[n], model=f"path-{n}", base_model="B") for n in (3, 5, 9)
-    ]
+    entries = [model(runs, f"m-{n}", n, name="M", seeds=[n], model=f"path-{n}", base_model="B") for n in (3, 5, 9)]
     both = row(on(tmp_path, entries), "M")
     means = [e["results"]["results"][0]["success"]["mean"] for e in entries]
     cell = both.cells["seen"]

@@ -14,7 +14,17 @@ from rich.console import Console
 
 from seedbench.results import Results
 from seedbench.summarize import EpisodeSummary, summarize
-from seedbench.view import EPISODES_SHOWN, PAGE_CHARACTERS, _pick, clip, percent, print_table, short, visible, write_report
+from seedbench.view import (
+    EPISODES_SHOWN,
+    PAGE_CHARACTERS,
+    _pick,
+    clip,
+    percent,
+    print_table,
+    short,
+    visible,
+    write_report,
+)
 
 HOSTILE = (
     "<script>alert(1)</script> \"'onload=x> ]]> </pre></details> {{ 7*7 }} &amp; \u202egnp.exe \x1b[31m \x00 \ud800 "
