@@ -49,9 +49,8 @@ def print_comparison(comparison: Comparison, show: int = 3, console: Console | N
         for i in range(max(len(one["steps"]), len(two["steps"])) + 1):
             pair.add_row(*(Text(_turn(line, i)) for line in (one, two)))
         console.print(pair)
-    if left := len(comparison.flips) - show:
-        if left > 0:
-            console.print(f"{left} more flipped tasks: --show N prints them, --html OUT shows all.", highlight=False)
+    if (left := len(comparison.flips) - show) > 0:
+        console.print(f"{left} more flipped tasks: --show N prints them, --html OUT shows all.", highlight=False)
 
 
 def cells(part: Part) -> list[str]:

@@ -1,7 +1,8 @@
 """A run for human eyes: a table for the terminal, and report.html, one page that needs nothing but itself.
 
 Everything an environment or an agent wrote is untrusted: jinja2 escapes it, control and format characters are spelled
-out, and the page forbids itself requests and every script but its own. Neither view holds a time, so that equal runs give equal bytes.
+out, and the page forbids itself requests and every script but its own. Neither view holds a time, so that equal runs
+give equal bytes.
 """
 
 from __future__ import annotations

@@ -138,8 +138,11 @@ def test_several_trials_take_the_bootstrap() -> None:
 def test_outcomes_of_a_run(runs: Path) -> None:
     found = outcomes.of_lines(lines(runs / "random"))
     assert [(o.env.split("/")[1], o.split, len(o.wins)) for o in found] == [
-        ("ALFWorld-v0", "seen", 204), ("ALFWorld-v0", "unseen", 204), ("WebShop-v0", "seen", 240), ("WebShop-v0", "unseen", 240),
-    ]  # fmt: skip
+        ("ALFWorld-v0", "seen", 204),
+        ("ALFWorld-v0", "unseen", 204),
+        ("WebShop-v0", "seen", 240),
+        ("WebShop-v0", "unseen", 240),
+    ]
     from seedbench.results import load
 
     for o, r in zip(found, load(runs / "random").results, strict=True):

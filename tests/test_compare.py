@@ -108,7 +108,7 @@ def test_runs_of_other_exams_are_refused(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(SeedbenchError, match="webshop seen is in one of them only"):
         compare(runs / "expert", one)
     steps = boards.scripted(tmp_path / "steps", "expert", env="alfworld", limit=12, max_steps=20)
-    with pytest.raises(SeedbenchError, match="different exams in alfworld: .*max_steps differ"):
+    with pytest.raises(SeedbenchError, match=r"different exams in alfworld: .*max_steps differ"):
         compare(one, steps)
     warm = boards.scripted(tmp_path / "warm", "expert", env="alfworld", limit=12, temperature=1.0)
     assert compare(one, warm).flips == [], "sampling is the agent's own choice"
