@@ -20,7 +20,7 @@ from seedbench.exam import Config
 from seedbench.leaderboard.findings import Finding, Options
 
 CHUNK = 16  # lines that one call takes
-WORTH_A_PROCESS = 100  # episodes; a process takes half a second to start
+WORTH_A_PROCESS = 250  # episodes; a process takes half a second to start
 
 
 class Worker(Protocol):
@@ -43,8 +43,9 @@ class Pool:
 
     def __enter__(self) -> Pool:
         if self.workers > 1:  # spawned, not forked: nothing of this process can reach an environment
-            how = {"mp_context": get_context("spawn"), "initializer": _start}
-            self._processes = ProcessPoolExecutor(self.workers, initargs=(self._make, self._configs), **how)  # type: ignore[arg-type]
+            self._processes = ProcessPoolExecutor(
+                self.workers, get_context("spawn"), initializer=_start, initargs=(self._make, self._configs)
+            )
         self._progress.start()
         return self
 
