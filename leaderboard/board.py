@@ -22,10 +22,10 @@ from seedbench.leaderboard.rank import Contender, Standing, ranks
 from seedbench.record import canonical
 from seedbench.results import KindRate, Result, Results
 
-SCHEMA = "seedbench.board/1"
 SPLITS = ("seen", "unseen", "paper", "dev", "train")
 ROLES = {"null": "floor", "random": "floor", "expert": "ceiling"}
 CHOSEN_ON_THE_TEST = ("seen", "unseen", "paper")
+SAME_AGENT = ("base_model", "scaffold", "skills_at_inference", "algorithm", "train_splits")
 SEEDS_FOR_SD = 3  # the deviation of two numbers says next to nothing
 
 
@@ -48,7 +48,7 @@ class Entered:
 
     def key(self) -> tuple[str, ...]:
         """Entries with one key are one row: the same agent but for its training seed and checkpoint."""
-        own = {k: v for k, v in self.facts.items() if k not in ("model", "revision", "adapter", "seeds")}
+        own = {k: v for k, v in self.facts.items() if k in SAME_AGENT}
         return self.name, self.role, str(self.results.selection), canonical(own)
 
     def outside(self) -> str:

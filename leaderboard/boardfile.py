@@ -1,18 +1,16 @@
-"""Reading leaderboard.json: {"schema": "seedbench.board/1", "entries": [entry, ...]}."""
+"""From the entries of leaderboard.json to what the board takes of them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from seedbench.core import SeedbenchError
-from seedbench.leaderboard import outcomes
-from seedbench.leaderboard.board import SCHEMA, Entered
+from seedbench.leaderboard import files, outcomes, store
+from seedbench.leaderboard.board import Entered
 from seedbench.leaderboard.entry import Entry
 from seedbench.record import read_lines
-
-DEFAULT = Path(__file__).with_name("leaderboard.json")
 
 
 def load(board: Path | None = None) -> list[Entered]:
@@ -21,12 +19,8 @@ def load(board: Path | None = None) -> list[Entered]:
     Outcomes come from the entry, or else from submissions/<id>/trajectories.jsonl.gz beside the file; an entry with
     neither is shown without a rank. Raises SeedbenchError where the file is missing or is no board.
     """
-    path = board or DEFAULT
-    entries = list(_entries(path))
-    ids = [entry.id for entry in entries]
-    if twice := [i for n, i in enumerate(ids) if i in ids[:n]]:
-        raise SeedbenchError(f"{path} holds {twice[0]} twice: take one of them out.")
-    return [entered(entry, path.parent / "submissions" / entry.id) for entry in entries]
+    path, entries = _read(board)
+    return [entered(entry, store.submissions(path) / entry.id) for entry in entries]
 
 
 def find(ident: str, board: Path | None = None) -> Entry:
@@ -34,8 +28,8 @@ def find(ident: str, board: Path | None = None) -> Entry:
     folder = Path(ident)
     if (folder / "entry.json").is_file():
         return Entry.loads((folder / "entry.json").read_bytes(), str(folder / "entry.json"))
-    path = board or DEFAULT
-    known = {entry.id: entry for entry in _entries(path)}
+    path, entries = _read(board)
+    known = {entry.id: entry for entry in entries}
     if ident not in known:
         raise SeedbenchError(f"{path} holds no entry {ident}: it has {', '.join(known) or 'none'}.")
     return known[ident]
@@ -62,20 +56,42 @@ def entered(entry: Entry, folder: Path) -> Entered:
     )
 
 
-def _entries(path: Path) -> Iterator[Entry]:
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise SeedbenchError(f"{path} is missing: name a board with --board FILE, or run in a checkout.") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise SeedbenchError(f"{path} cannot be read as a board ({error}): fetch it again.") from error
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA or not isinstance(value.get("entries"), list):
-        raise SeedbenchError(f'{path} is no board: it needs {{"schema": "{SCHEMA}", "entries": [...]}}.')
-    for number, entry in enumerate(value["entries"], 1):
-        yield Entry.from_json(entry, f"{path.name}, entry {number},")
+def disagreements(board: Path) -> list[str]:
+    """Where a board and the submissions beside it tell of different entries; [] is nowhere. Nothing is replayed."""
+    held = {entry.id: entry for entry in store.read_board(board)}
+    folders = {path.parent.name: path for path in sorted(store.submissions(board).glob("*/entry.json"))}
+    said = [f"{i} is on the board and has no folder in submissions" for i in held if i not in folders]
+    said += [f"{i} is in submissions and not on the board" for i in folders if i not in held]
+    for ident in (i for i in held if i in folders):
+        try:
+            stored = Entry.loads(files.read_bytes(folders[ident]), f"{ident}/entry.json")
+        except files.Unreadable as error:
+            said.append(str(error))
+            continue
+        if stored != held[ident]:
+            said.append(f"{ident} is not on the board as its entry.json has it")
+    return said
+
+
+def _read(board: Path | None) -> tuple[Path, list[Entry]]:
+    path = store.board_file(board)
+    if not path.exists():
+        raise SeedbenchError(f"{path} is missing: name a board with --board FILE, or make one with `seedbench submit`.")
+    return path, store.read_board(path)
 
 
 def _words(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "yes" if value is True else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+if __name__ == "__main__":  # python -m seedbench.leaderboard.boardfile leaderboard/leaderboard.json
+    for entry in store.read_board(Path(sys.argv[1])):
+        if entry.verification and entry.verification.level in ("audit", "reproduced"):
+            print(
+                f"note: {entry.id} says {entry.verification.level} by {entry.verification.by}: nothing here checks that"
+            )
+    found = disagreements(Path(sys.argv[1]))
+    print(*found, sep="\n", end="\n" * bool(found))
+    sys.exit(bool(found))

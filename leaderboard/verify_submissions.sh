@@ -1,6 +1,7 @@
 #!/bin/bash
 # Verify submissions by replay: verify_submissions.sh CHECKOUT [BASE]
-# With BASE, those that CHECKOUT changed since it branched off there; without, all. Exit 1 if one has findings.
+# With BASE, those that CHECKOUT changed since it branched off there; without, all. Exit 1 if one has findings, or if the
+# board does not say what its submissions say.
 # An entry on published files fails here, with the sentence that asks for them: verify it where they are.
 set -euo pipefail
 checkout=$1 base=${2:-}
@@ -26,6 +27,7 @@ while IFS= read -r -d '' id; do
         printf 'FAILED %s\n' "$id"
         failed=1
     fi
-done < <(list | cut -z -d/ -f3 | sort -zu | grep -zv '^\.gitkeep$' || true)
+done < <(list | grep -z '^[^/]*/[^/]*/[^/]*/' | cut -z -d/ -f3 | sort -zu || true)
+python -m seedbench.leaderboard.boardfile "$checkout/leaderboard/leaderboard.json" || failed=1
 echo "$count submissions verified"
 exit $failed
