@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -94,6 +95,7 @@ _worker: Worker | None = None  # of a spawned process
 
 def _start(make: Callable[[Sequence[Config]], Worker], configs: Sequence[Config]) -> None:
     global _worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the first one ends the others
     _worker = make(configs)
 
 

@@ -145,11 +145,16 @@ def marks(row: Row) -> list[str]:
 
 
 def seeds(table: Table, row: Row) -> str:
-    """The number of training seeds, and the deviation over them where there are three or more."""
+    """The number of training seeds, and the deviation over them where there are three or more.
+
+    "1 of 3 seeds": three training runs are stated, and one of them was entered.
+    """
     if not row.seeds:
         return "-"
     if len(row.seeds) == 1:
         return "single seed"
+    if (entered := max(cell.seeds for cell in row.cells.values())) < len(row.seeds):
+        return f"{entered} of {len(row.seeds)} seeds"
     spread = [percent(cell.sd) for s in table.splits if (cell := row.cells.get(s)) and cell.sd is not None]
     return f"{len(row.seeds)} seeds" + (f" [sd {' / '.join(spread)}]" if spread else "")
 

@@ -199,6 +199,8 @@ def test_training_seeds_join_into_one_row(runs: Path, tmp_path: Path) -> None:
     assert show.seeds(one, one.rows[0]) == "single seed" and one.rows[0].cells["seen"].ci == stats.wilson(
         round(means[0] * 204), 204
     )
+    many = on(tmp_path, [model(runs, "m", 3, seeds=[1, 2, 3])])
+    assert show.seeds(many, many.rows[0]) == "1 of 3 seeds", "an entry is one run, whatever stands behind it"
     other = [*entries, model(runs, "x", 4, name="M", base_model="another")]
     assert [r.name for r in on(tmp_path, other).rows].count("M") == 2, "another base model is another agent"
 

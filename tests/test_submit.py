@@ -255,6 +255,30 @@ def test_an_edited_entry_is_found(played: Path, board: Path) -> None:
     assert "not valid at agent.url" in found(lambda e: e["agent"].update(url="data:text/html,x"))
 
 
+def test_an_entry_holds_nothing_else(played: Path, board: Path) -> None:
+    run("submit", played, "--board", board)
+    (home,) = (board.parent / "submissions").iterdir()
+    (home / "index.html").write_text("<script>")
+    assert "index.html: no file of this name belongs to an entry" in str(verify(Run(home), "form")[0])
+
+
+def test_the_whole_board_is_verified(played: Path, board: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("submit", played, "--board", board)
+    run("verify", board)
+    (home,) = (board.parent / "submissions").iterdir()
+    held = json.loads(board.read_text())
+    held["entries"][0]["contact"] = "someone else"
+    board.write_text(json.dumps(held))
+    run("verify", board, "--level", "form", code=1)
+    assert "entry.json: it is not the entry of board.json" in capsys.readouterr().out
+    home.rename(home.with_name("other"))
+    run("verify", board, "--level", "form", code=1)
+    said = capsys.readouterr().out
+    assert "submissions/other: no entry of the board has this id" in said and "there is no folder submissions/" in said
+    board.write_text("{}")
+    run("verify", board, code=2)
+
+
 def test_entries_refuse_what_is_not_theirs(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="not valid at"):
         Entry.from_json({"schema": "seedbench.entry/1"})
