@@ -7,59 +7,23 @@ one row.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from seedbench import stats
 from seedbench.core import SeedbenchError, stream
+from seedbench.leaderboard.entered import ROLES, Entered, exam_of
 from seedbench.leaderboard.outcomes import Outcomes
 from seedbench.leaderboard.rank import Contender, Standing, ranks
 from seedbench.record import canonical
-from seedbench.results import KindRate, Result, Results
+from seedbench.results import KindRate, Result
 
 SPLITS = ("seen", "unseen", "paper", "dev", "train")
-ROLES = {"null": "floor", "random": "floor", "expert": "ceiling"}
-CHOSEN_ON_THE_TEST = ("seen", "unseen", "paper")
-SAME_AGENT = ("base_model", "scaffold", "skills_at_inference", "algorithm", "train_splits")
 SEEDS_FOR_SD = 3  # the deviation of two numbers says next to nothing
-
-
-@dataclass(frozen=True)
-class Entered:
-    """What the board needs of an entry."""
-
-    id: str
-    name: str
-    results: Results
-    outcomes: tuple[Outcomes, ...] = ()
-    seeds: tuple[int, ...] = ()  # of its training; () for an agent that was not trained
-    level: str = ""  # of verification; "" for none
-    findings: tuple[str, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict)  # model, algorithm and so on, to be shown
-
-    @property
-    def role(self) -> str:
-        return ROLES.get(str(self.results.agent.get("kind", "")), "agent")
-
-    def key(self) -> tuple[str, ...]:
-        """Entries with one key are one row: the same agent but for its training seed and checkpoint."""
-        own = {k: v for k, v in self.facts.items() if k in SAME_AGENT}
-        return self.name, self.role, str(self.results.selection), canonical(own)
-
-    def outside(self) -> str:
-        """Why the entry is not ranked at all, "" if it is."""
-        if self.role != "agent":
-            return self.role
-        if self.results.agent.get("needs_env"):
-            return "privileged: it was given the environment itself"
-        if self.results.selection in CHOSEN_ON_THE_TEST:
-            return "checkpoint chosen on a reported split"
-        return "verification found faults" if self.findings else ""
 
 
 @dataclass(frozen=True)
@@ -109,14 +73,6 @@ class Table:
     missing: tuple[str, ...]  # floors and ceiling that nobody has played
 
 
-def exam_of(results: Results, env: str) -> dict[str, Any]:
-    """What two results on `env` must share to be compared: all of the protocol but seed, trials, limit and sampling."""
-    environments = results.protocol.get("environments")
-    held = environments.get(env, {}) if isinstance(environments, dict) else {}
-    shared = {k: v for k, v in held.items() if k != "sampling"} if isinstance(held, dict) else {}
-    return {**shared, "parse": results.protocol.get("parse")}
-
-
 def tables(entries: Iterable[Entered], env: str | None = None) -> list[Table]:
     """Every exam's table, by environment and data set. `env` keeps one environment, by its Gymnasium id."""
     exams: dict[str, tuple[Result, dict[str, Any], dict[tuple[str, ...], list[tuple[Entered, Result]]]]] = {}
@@ -127,10 +83,10 @@ def tables(entries: Iterable[Entered], env: str | None = None) -> list[Table]:
                 name = canonical([result.env, result.data, exam])
                 _, _, rows = exams.setdefault(name, (result, exam, {}))
                 rows.setdefault(entry.key(), []).append((entry, result))
-    standings = ranks(_contenders(exams))
+    standings = {split: ranks(_contenders(exams, split)) for split in SPLITS}
     found = []
     for name, (first, exam, rows) in sorted(exams.items()):
-        made = [_row(parts, lambda split, n=name: standings.get(f"{n} {split}", {})) for parts in rows.values()]
+        made = [_row(parts, lambda split, n=name: standings[split].get(n, {})) for parts in rows.values()]
         splits = tuple(s for s in SPLITS if any(s in row.cells for row in made))
         main = [s for s in splits if s in ("seen", "unseen")] or list(splits)
 
@@ -144,20 +100,19 @@ def tables(entries: Iterable[Entered], env: str | None = None) -> list[Table]:
     return found
 
 
-def _contenders(exams: Mapping[str, Any]) -> dict[str, dict[str, Contender]]:
-    """Who is ranked, by table ("exam split") and row. Outcomes of other tasks than most played stay out."""
+def _contenders(exams: Mapping[str, Any], split: str) -> dict[str, dict[str, Contender]]:
+    """Who is ranked on a split, by exam and row. Outcomes of other tasks than most played stay out."""
     found: dict[str, dict[str, Contender]] = {}
     for name, (_, _, rows) in exams.items():
-        for split in SPLITS:
-            fits = {key: _pooled(parts, split) for key, parts in rows.items() if not _why(parts, split)}
-            pools = {key: pool for key, pool in fits.items() if pool is not None}
-            if pools:
-                tasks = _majority(pool[0] for pool in pools.values())
-                found[f"{name} {split}"] = {
-                    canonical(list(key)): Contender(list(wins), trials)
-                    for key, (digest, wins, trials) in pools.items()
-                    if digest == tasks
-                }
+        fits = {key: _pooled(parts, split) for key, parts in rows.items() if not _why(parts, split)}
+        pools = {key: pool for key, pool in fits.items() if pool is not None}
+        if pools:
+            tasks = _majority(pool[0] for pool in pools.values())
+            found[name] = {
+                canonical(list(key)): Contender(list(wins), trials)
+                for key, (digest, wins, trials) in pools.items()
+                if digest == tasks
+            }
     return found
 
 
@@ -263,8 +218,3 @@ def _cell(parts: Sequence[tuple[Entered, Result]], split: str, standing: Standin
         standing=standing,
         why=why,
     )
-
-
-def digest_of(exam: Mapping[str, Any]) -> str:
-    """A short name for an exam, where several stand on one board."""
-    return hashlib.sha256(canonical(exam).encode()).hexdigest()[:8]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seedbench.core import SeedbenchError
 from seedbench.leaderboard import files, outcomes, store
-from seedbench.leaderboard.board import Entered
+from seedbench.leaderboard.entered import Entered
 from seedbench.leaderboard.entry import Entry
 from seedbench.record import read_lines
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from seedbench import record, stats
 from seedbench.core import SeedbenchError, stream
-from seedbench.leaderboard.board import exam_of
+from seedbench.leaderboard.entered import exam_of
 from seedbench.leaderboard.outcomes import Paired, paired
 from seedbench.record import Record
 from seedbench.results import Result, Results

@@ -17,6 +17,7 @@ from seedbench.core import SeedbenchError, stream
 from seedbench.record import canonical
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_VALUES = bytes.maketrans(DIGITS.encode(), bytes(range(36)))
 
 
 class Outcomes(BaseModel):
@@ -39,7 +40,7 @@ class Outcomes(BaseModel):
     @property
     def counts(self) -> list[int]:
         """Trials won, one number a task."""
-        return [DIGITS.index(c) for c in self.wins]
+        return list(self.wins.encode().translate(_VALUES))
 
 
 def of_lines(lines: Iterable[Mapping[str, Any]]) -> list[Outcomes]:

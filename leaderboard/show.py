@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seedbench import record
-from seedbench.leaderboard.board import Cell, Row, Table, digest_of
+from seedbench.leaderboard.board import Cell, Row, Table
+from seedbench.leaderboard.entered import digest_of
 from seedbench.view import percent, render, short, visible
 
 if TYPE_CHECKING:

@@ -183,6 +183,28 @@ def test_rows_by_hand(runs: Path, tmp_path: Path) -> None:
     assert row(table, "expert").privileged
 
 
+def loses(runs: Path, ident: str, tasks: int, envs: tuple[str, ...]) -> dict[str, Any]:
+    """An agent that loses the first tasks of ALFWorld's seen split alone, entered in these environments."""
+    left = iter(range(10**6))
+    results, said = boards.replayed(
+        runs / "expert", lambda x: not (x["env"] == envs[0] and x["split"] == "seen" and next(left) < tasks)
+    )
+    rows = [r for r in results.results if r.env in envs]
+    return boards.entry(ident, results.model_copy(update={"results": rows}), [x for x in said if x["env"] in envs])
+
+
+def test_splits_are_ranked_apart_and_environments_together(runs: Path, tmp_path: Path) -> None:
+    """Six lost tasks: p = 1/32 stands as it is beside the unseen split, and is doubled by a second environment."""
+    shop, house = "seedbench/WebShop-v0", "seedbench/ALFWorld-v0"
+    best = loses(runs, "best", 0, (house, shop))
+    alone = on(tmp_path, [best, loses(runs, "one", 6, (house,))])
+    cells = row(alone, "one").cells
+    assert (cells["seen"].standing.rank, cells["unseen"].standing.rank) == (2, 1)
+    both = on(tmp_path, [best, loses(runs, "two", 6, (house, shop))])
+    standing = row(both, "two").cells["seen"].standing
+    assert (standing.rank, standing.p, standing.leader) == (1, 2 / 32, "best")
+
+
 def test_training_seeds_join_into_one_row(runs: Path, tmp_path: Path) -> None:
     """Three seeds: the mean over all episodes, sd over seeds, interval from the bootstrap over tasks."""
     entries = [model(runs, f"m-{n}", n, name="M", seeds=[n], model=f"path-{n}", base_model="B") for n in (3, 5, 9)]
