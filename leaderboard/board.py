@@ -74,18 +74,20 @@ class Table:
 
 
 def tables(entries: Iterable[Entered], env: str | None = None) -> list[Table]:
-    """Every exam's table, by environment and data set. `env` keeps one environment, by its Gymnasium id."""
+    """Every exam's table, by environment and data set. `env` shows one environment, by its Gymnasium id; its
+    ranks stay those of the whole board, whose other environments they are adjusted for."""
     exams: dict[str, tuple[Result, dict[str, Any], dict[tuple[str, ...], list[tuple[Entered, Result]]]]] = {}
     for entry in sorted(entries, key=lambda e: e.id):
         for result in entry.results.results:
-            if env is None or result.env == env:
-                exam = exam_of(entry.results, result.env)
-                name = canonical([result.env, result.data, exam])
-                _, _, rows = exams.setdefault(name, (result, exam, {}))
-                rows.setdefault(entry.key(), []).append((entry, result))
+            exam = exam_of(entry.results, result.env)
+            name = canonical([result.env, result.data, exam])
+            _, _, rows = exams.setdefault(name, (result, exam, {}))
+            rows.setdefault(entry.key(), []).append((entry, result))
     standings = {split: ranks(_contenders(exams, split)) for split in SPLITS}
     found = []
     for name, (first, exam, rows) in sorted(exams.items()):
+        if env not in (None, first.env):
+            continue
         made = [_row(parts, lambda split, n=name: standings[split].get(n, {})) for parts in rows.values()]
         splits = tuple(s for s in SPLITS if any(s in row.cells for row in made))
         main = [s for s in splits if s in ("seen", "unseen")] or list(splits)
