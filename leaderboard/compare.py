@@ -1,7 +1,7 @@
 """Two runs of one exam, task by task: paired tests, and the tasks that one won and the other lost.
 
 The figures of two agents that played the same tasks are not independent: what tells them apart are the tasks on which
-they differ. Success is tested by exact McNemar (with several trials a task by a paired bootstrap over tasks), score by
+they differ. Success is tested by exact McNemar (with several trials a task by the sign-flip test), score by
 a paired bootstrap; p-values are adjusted by Holm over all environments and splits.
 """
 
@@ -189,7 +189,7 @@ def _of(played: Mapping[tuple[str, str], Played], where: tuple[str, str], side: 
 def _part(where: tuple[str, str], kind: str, tasks: list[str], one: Played, two: Played) -> Part:
     seed = ("compare", *where, kind)
     counts = [one.wins[t] for t in tasks], [two.wins[t] for t in tasks]
-    test = paired(counts[0], one.trials, counts[1], two.trials, *seed)
+    test = paired(counts[0], one.trials, counts[1], two.trials)
     shares = [x / one.trials for x in counts[0]], [x / two.trials for x in counts[1]]
     scores = [one.scores[t] for t in tasks], [two.scores[t] for t in tasks]
     graded = any(0 < x < 1 for side in scores for x in side) and scores != shares

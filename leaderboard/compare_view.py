@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 NOTE = (
-    "p: exact McNemar (several trials: paired bootstrap over tasks), Holm-adjusted over whole splits, raw for kinds; "
+    "p: exact McNemar (several trials: sign flips), Holm-adjusted over whole splits, raw for kinds; "
     "interval: Newcombe's for pairs (several trials: the bootstrap's)"
 )
 NO_KINDS = "Kinds of task are left out: these runs were played on published files, which compare does not read."

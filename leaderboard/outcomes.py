@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seedbench import stats
-from seedbench.core import SeedbenchError, stream
+from seedbench.core import SeedbenchError
 from seedbench.record import canonical
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -79,17 +79,14 @@ class Paired(NamedTuple):
     method: str
 
 
-def paired(a: Sequence[int], trials_a: int, b: Sequence[int], trials_b: int, *seed: str) -> Paired:
-    """Test "no difference in success" on the same tasks.
-
-    Exact McNemar where each task was played once on both sides, else a paired bootstrap over tasks of the shares won,
-    seeded by `seed`.
-    """
+def paired(a: Sequence[int], trials_a: int, b: Sequence[int], trials_b: int) -> Paired:
+    """Test "no difference in success" on the same tasks: exact McNemar where each was played once on both sides, else
+    the sign-flip test of the shares won, of which McNemar's is the case of one trial."""
     if len(a) != len(b):
         raise ValueError(f"a paired test needs the same tasks on both sides, not {len(a)} and {len(b)} of them")
     first = sum(x * trials_b > y * trials_a for x, y in zip(a, b, strict=True))
     second = sum(x * trials_b < y * trials_a for x, y in zip(a, b, strict=True))
     if trials_a == trials_b == 1:
         return Paired(first, second, stats.mcnemar_exact(first, second), "exact McNemar")
-    shares = [x / trials_a for x in a], [y / trials_b for y in b]
-    return Paired(first, second, stats.paired_bootstrap(*shares, stream(*seed)).p, "paired bootstrap over tasks")
+    gaps = [x * trials_b - y * trials_a for x, y in zip(a, b, strict=True)]
+    return Paired(first, second, stats.sign_flip(gaps), "exact sign flips")

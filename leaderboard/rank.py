@@ -51,7 +51,7 @@ def ranks(tables: Mapping[str, Mapping[str, Contender]]) -> dict[str, dict[str, 
         tests: dict[str, list[tuple[str, float]]] = {}
         for name in open_tables:
             for who in sorted(set(tables[name]) - set(standing[name]) - {leaders[name]}):
-                tests.setdefault(who, []).append((name, _p(tables[name], leaders[name], who, name)))
+                tests.setdefault(who, []).append((name, _p(tables[name], leaders[name], who)))
             standing[name][leaders[name]] = Standing(found[name], None, leaders[name])
         for who, results in tests.items():
             for (name, _), p in zip(results, stats.holm([p for _, p in results]), strict=True):
@@ -60,6 +60,6 @@ def ranks(tables: Mapping[str, Mapping[str, Contender]]) -> dict[str, dict[str, 
     return standing
 
 
-def _p(table: Mapping[str, Contender], leader: str, who: str, name: str) -> float:
+def _p(table: Mapping[str, Contender], leader: str, who: str) -> float:
     one, two = table[leader], table[who]
-    return paired(one.wins, one.trials, two.wins, two.trials, "rank", name, leader, who).p
+    return paired(one.wins, one.trials, two.wins, two.trials).p

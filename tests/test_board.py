@@ -123,10 +123,11 @@ def test_rank_properties(table: dict[str, list[bool]]) -> None:
     assert ranks({"t": dict(reversed(given_.items()))})["t"] == found
 
 
-def test_several_trials_take_the_bootstrap() -> None:
-    test = paired([3, 0, 2, 3], 3, [1, 1, 0, 1], 1, "x")
-    assert test.method.startswith("paired bootstrap") and (test.first, test.second) == (1, 1)
-    assert paired([3, 0, 2, 3], 3, [1, 1, 0, 1], 1, "x") == test
+def test_several_trials_take_sign_flips() -> None:
+    """Gaps in thirds 0, -3, 2, 0: of the four signs of (3, 2), sums as far out as 1 are all: p = 1; 0, 3, 2, 0: two."""
+    test = paired([3, 0, 2, 3], 3, [1, 1, 0, 1], 1)
+    assert test == (1, 1, pytest.approx(1.0), "exact sign flips")
+    assert paired([3, 3, 2, 3], 3, [1, 0, 0, 1], 1) == (2, 0, pytest.approx(0.5), "exact sign flips")
     with pytest.raises(ValueError, match="same tasks"):
         paired([1], 1, [1, 0], 1)
 

@@ -94,7 +94,7 @@ def test_several_trials(tmp_path: Path) -> None:
     half = boards.write_run(tmp_path / "half", results, lines)
     found = compare(base, half)
     whole = part(found, "seen")
-    assert whole.test.method.startswith("paired bootstrap") and whole.means == (1.0, 0.5)
+    assert whole.test.method.startswith("exact sign flips") and whole.means == (1.0, 0.5)
     assert {f.trial for f in found.flips} == {1}, "the trial that differs is shown"
     flip, one, two = next(found.transcripts())
     assert one["success"] and not two["success"] and one["task"] == two["task"] == flip.task

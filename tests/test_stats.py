@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest, bootstrap, norm
+from scipy.stats import binomtest, bootstrap, norm, permutation_test
 
 from seedbench import stats
 
@@ -315,6 +315,29 @@ def test_holm_only_raises_and_keeps_the_order(pvalues):
     assert all(p <= q <= 1 for p, q in zip(pvalues, adjusted, strict=True))
     order = sorted(range(len(pvalues)), key=lambda i: pvalues[i])
     assert [adjusted[i] for i in order] == sorted(adjusted)
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 20))
+def test_sign_flips_of_ones_are_mcnemar(b, c, ties):
+    assert stats.sign_flip([1] * b + [-1] * c + [0] * ties) == pytest.approx(stats.mcnemar_exact(b, c), abs=1e-11)
+
+
+@given(st.lists(st.integers(-6, 6), min_size=1, max_size=9))
+def test_sign_flips_equal_counting_every_toss(gaps):
+    tosses = list(itertools.product((-1, 1), repeat=len(gaps)))
+    far = sum(abs(sum(s * g for s, g in zip(t, gaps, strict=True))) >= abs(sum(gaps)) for t in tosses)
+    assert stats.sign_flip(gaps) == pytest.approx(far / len(tosses), abs=1e-11)
+
+
+def test_sign_flips_equal_scipy_and_stay_fast():
+    gaps = np.random.default_rng(3).integers(-3, 5, size=12)
+    theirs = permutation_test((gaps,), np.sum, permutation_type="samples", n_resamples=np.inf).pvalue
+    assert stats.sign_flip(gaps) == pytest.approx(theirs, abs=1e-11)
+    many = np.random.default_rng(4).integers(-9, 10, size=50_000)
+    began = time.process_time()
+    z = abs(many.sum()) / math.sqrt((many.astype(float) ** 2).sum())
+    assert stats.sign_flip(many) == pytest.approx(2 * norm.sf(z), abs=0.01)
+    assert time.process_time() - began < 5
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=7))
