@@ -134,7 +134,10 @@ class Run:
         how |= {k: here[k] for k in ("max_steps", "history")}
         splits = ",".join(r.split for r in rows)
         data = self._folder_of_data(env_id, rows[0].data)
-        return Config(agent="null", env=env_id, split=splits, data=data, **how, **top)  # type: ignore[arg-type]
+        try:
+            return Config(agent="null", env=env_id, split=splits, data=data, **how, **top)  # type: ignore[arg-type]
+        except SeedbenchError as error:
+            raise Unreadable(f"the protocol in {self.stated} is not as eval writes it ({error})") from None
 
     @cached_property
     def exams(self) -> list[Exam]:
@@ -142,12 +145,20 @@ class Run:
 
         Raises as `configs`, and Unreadable for an exam that cannot be held here.
         """
+        configs = self.configs
         try:
-            return [exam for config in self.configs for exam in plan(replayed(config))]
-        except (InfrastructureError, Unreadable):
+            exams = [exam for config in configs for exam in plan(replayed(config))]
+        except InfrastructureError:
             raise
         except SeedbenchError as error:
             raise Unreadable(f"its exam cannot be held here: {error}") from None
+        rows = {(r.env, r.split) for r in self.results.results}
+        held = {(exam.env_id, split) for exam in exams for split in exam.tasks}
+        if odd := sorted(rows ^ held):  # a row may not stand for several, such as "all"
+            raise Unreadable(
+                f"the results in {self.stated} are not by environment and split: {' '.join(odd[0])[:200]}."
+            )
+        return exams
 
     @property
     def mode(self) -> Mode:

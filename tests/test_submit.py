@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import seedbench
-from seedbench import cli
+from seedbench import cli, record
 from seedbench.core import SeedbenchError
 from seedbench.leaderboard import store
 from seedbench.leaderboard.entry import Entry
@@ -260,6 +260,22 @@ def test_an_entry_holds_nothing_else(played: Path, board: Path) -> None:
     (home,) = (board.parent / "submissions").iterdir()
     (home / "index.html").write_text("<script>")
     assert "index.html: no file of this name belongs to an entry" in str(verify(Run(home), "form")[0])
+
+
+def test_tokens_go_along_and_must_have_their_shape(played: Path, board: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(played, tmp_path / "copy"))
+    step = {"prompt_ids": [1, 2], "completion_ids": [3], "logprobs": [-0.5]}
+    held = [
+        {**{k: line[k] for k in ("env", "split", "task", "trial")}, "steps": [step for _ in line["steps"]]}
+        for line in Copy.of(copy).lines
+    ]
+    record.write_gzip_lines(copy / "tokens.jsonl.gz", [*held[:-1], {**held[-1], "steps": [{"prompt_ids": ["x"]}]}])
+    run("submit", copy, "--board", board, code=2)
+    assert not board.exists() and os.listdir(board.parent / "submissions") == []
+    record.write_gzip_lines(copy / "tokens.jsonl.gz", held)
+    run("submit", copy, "--board", board)
+    (home,) = (board.parent / "submissions").iterdir()
+    assert list(Run(home).tokens()) == held and Run(home).has_tokens
 
 
 def test_the_whole_board_is_verified(played: Path, board: Path, capsys: pytest.CaptureFixture[str]) -> None:

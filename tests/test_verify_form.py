@@ -153,6 +153,11 @@ def test_every_figure_is_recomputed(name: str, copy: Path) -> None:
         (lambda r: r.update(results=[]), "the run played nothing"),
         (lambda r: r["results"][0].update(env="seedbench/None-v0"), "not each split of each environment once"),
         (lambda r: r["results"][0].update(split="nowhere"), "--split nowhere"),
+        (lambda r: r["results"][0].update(split="all"), "are not by environment and split"),
+        (lambda r: [row.update(env="all") for row in r["results"]], "not as eval writes it"),
+        (lambda r: (r["results"].pop(), r["results"][0].update(split="seen,unseen")), "not by environment and split"),
+        (lambda r: r["protocol"].update(limit=0), "--limit is 0"),
+        (lambda r: r["protocol"].update(skill=["x"]), "not as eval writes it"),
         (lambda r: r["agent"].update(spec="gpt-9"), "run.json: agent is not that of results.json"),
     ],
 )
