@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from seedbench.leaderboard import files
 from seedbench.leaderboard.files import Unreadable
+from seedbench.leaderboard.outcomes import Outcomes
 from seedbench.results import Results
 
 SCHEMA: Literal["seedbench.entry/1"] = "seedbench.entry/1"
@@ -89,6 +90,7 @@ class Entry(_Model):
     protocol: ProtocolDigests
     software: dict[str, JsonValue]
     results: Results
+    outcomes: list[Outcomes] = []  # by environment and split, what the board's paired tests need
     verification: Verification | None = None
 
     def as_json(self) -> dict[str, Any]:

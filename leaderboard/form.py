@@ -17,6 +17,7 @@ from typing import Any
 from seedbench.exam import Exam, protocol
 from seedbench.leaderboard.files import Unreadable
 from seedbench.leaderboard.findings import MAX_FINDINGS, Finding, Options
+from seedbench.leaderboard.outcomes import of_lines
 from seedbench.leaderboard.run import TOKENS, TRAJECTORIES, Run, place
 from seedbench.record import Record, canonical, key
 from seedbench.results import Result
@@ -84,6 +85,8 @@ def _entry(run: Run) -> Said:
     ours = {"kind": run.results.agent.get("kind"), "skills_at_inference": bool(run.results.protocol.get("skill"))}
     said += _differences("agent", {k: getattr(entry.agent, k) for k in ours}, ours, "the results say")
     said += _differences("software", entry.software, run.results.software, "the results say")
+    if entry.outcomes and entry.outcomes != of_lines(run.lines()):
+        said.append(("outcomes", f"are not those of {TRAJECTORIES}"))
     if more := sorted(set(os.listdir(run.folder)) - {"entry.json", TRAJECTORIES, TOKENS}):
         said.append((more[0][:100], "no file of this name belongs to an entry"))
     if run.folder.name != entry.id:

@@ -17,6 +17,7 @@ from seedbench.core import SeedbenchError
 from seedbench.leaderboard import files, store
 from seedbench.leaderboard.entry import Entry, Level, Verification, today
 from seedbench.leaderboard.findings import Finding, Options
+from seedbench.leaderboard.outcomes import of_lines
 from seedbench.leaderboard.run import TOKENS, TRAJECTORIES, Run
 from seedbench.leaderboard.verify import verify
 from seedbench.record import write_chained, write_gzip_lines, write_json
@@ -109,6 +110,7 @@ def make_entry(run: Run, about: About) -> Entry:
         "protocol": run.digests().model_dump(),
         "software": run.results.software,
         "results": run.results,
+        "outcomes": of_lines(run.lines()),
         "verification": Verification(level=LEVEL, by=verifier(), date=today()),
     }
     try:

@@ -10,6 +10,7 @@ import tyro
 from tyro.conf import subcommand
 
 import seedbench
+from seedbench.commands.board import Board, Compare, Export
 from seedbench.commands.data import Data
 from seedbench.commands.index import Index
 from seedbench.commands.live import Doctor, Play, Serve
@@ -23,6 +24,9 @@ Command = (
     Annotated[Eval, subcommand("eval")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Table, subcommand("table")]
+    | Annotated[Board, subcommand("board")]
+    | Annotated[Compare, subcommand("compare")]
+    | Annotated[Export, subcommand("export")]
     | Annotated[Verify, subcommand("verify")]
     | Annotated[Submit, subcommand("submit")]
     | Annotated[Data, subcommand("data")]
