@@ -10,9 +10,7 @@ A kind is a module (KINDS) with `SETTINGS` (each setting's default), `build(corp
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +24,20 @@ import seedbench
 from seedbench.core import Retriever, SeedbenchError
 from seedbench.indexes import corpus as corpora
 from seedbench.indexes.corpus import Corpus, FileCorpus
-from seedbench.indexes.records import refuse_pointer
+from seedbench.indexes.manifest import (
+    BEGUN,
+    LOCK,
+    MANIFEST,
+    SCHEMA,
+    begun,
+    check_size,
+    digests,
+    find,
+    is_foreign,
+    own_files,
+    read_manifest,
+    write_text,
+)
 from seedbench.indexes.scanning import need_room, size
 from seedbench.indexes.selftest import self_test
 
@@ -36,12 +47,8 @@ KINDS = {
     "dense": "seedbench.indexes.dense",
     "hybrid": "seedbench.indexes.hybrid",
 }
-SCHEMA = 1
-MANIFEST, BEGUN, LOCK = "manifest.json", "build.json", ".build.lock"
-SHELF = "SEEDBENCH_INDEXES"  # environment variable: a folder of index folders, which open by their names
 Progress = Callable[[str, int, int], object]  # stage, done, total
 Say = Callable[[str], object]
-_TYPES = {"kind": str, "corpus": dict, "settings": dict, "facts": dict, "files": dict, "digest": str}
 
 
 def build(
@@ -113,19 +120,11 @@ def _begin(folder: Path, wanted: dict[str, Any], say: Say) -> None:
         write_text(folder / BEGUN, json.dumps(wanted))
 
 
-def begun(folder: Path | str) -> dict[str, Any]:
-    """What was asked of the unfinished build in `folder`: kind, settings, corpus. Raises SeedbenchError for none."""
-    try:
-        return dict(json.loads((Path(folder) / BEGUN).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise SeedbenchError(f"{folder} holds no unfinished build to go on with: leave --resume out.") from error
-
-
 def _build(wanted: dict[str, Any], path: Path, folder: Path, progress: Progress, say: Say) -> dict[str, Any]:
     kind, settings = wanted["kind"], wanted["settings"]
     corpus = Corpus.open(path, scratch=folder, report=lambda done, total: progress("read", done, total), say=say)
     maker = module(kind)
-    own = _own_files(folder)
+    own = own_files(folder)
     needed = maker.bytes_needed(len(corpus), corpus.text_bytes, settings) - sum(p.stat().st_size for p in own)
     need_room(folder, max(needed, 0), f"the {kind} index of {len(corpus):,} passages", say)
     facts = maker.build(corpus, folder, settings, lambda done, total: progress("index", done, total))
@@ -143,76 +142,9 @@ def _build(wanted: dict[str, Any], path: Path, folder: Path, progress: Progress,
         manifest["digest"] = retriever.digest()
     finally:
         retriever.close()
-    manifest["files"] = _digests(folder, progress)
+    manifest["files"] = digests(folder, progress)
     write_text(folder / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
     (folder / BEGUN).unlink()
-    return manifest
-
-
-def _own_files(folder: Path) -> list[Path]:
-    """Every file of an index, but for what tells of it and what waits in locks."""
-    scratch = (MANIFEST, BEGUN, LOCK, ".corpus.lock")
-    kept = (corpora.OFFSETS, corpora.UNPACKED)
-    return [p for p in sorted(folder.rglob("*"))
-            if p.is_file() and p.name not in scratch and p.relative_to(folder).parts[0] not in kept]  # fmt: skip
-
-
-def _digests(folder: Path, progress: Progress) -> dict[str, dict[str, Any]]:
-    files = _own_files(folder)
-    total, done, said = sum(path.stat().st_size for path in files), 0, {}
-    for path in files:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        said[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest}
-        done += path.stat().st_size
-        progress("digest", done, total)
-    return said
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
-
-
-def find(name: Path | str) -> Path:
-    """The folder of an index: a path, or a name on the shelf $SEEDBENCH_INDEXES."""
-    folder, shelf = Path(name), os.environ.get(SHELF)
-    if not folder.exists() and shelf and (Path(shelf) / name).is_dir():
-        return Path(shelf) / name
-    if not folder.is_dir():
-        where = f" nor on the shelf {shelf}" if shelf else ""
-        raise SeedbenchError(
-            f"There is no index folder {folder}{where}: build one with `seedbench index build CORPUS {folder}`."
-        )
-    return folder
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished index. Raises SeedbenchError for what is none or unfinished."""
-    path = folder / MANIFEST
-    if not path.exists():
-        if (folder / BEGUN).exists():
-            asked = begun(folder)
-            raise SeedbenchError(
-                f"The build of {folder} has not finished: go on with `seedbench index build {asked.get('corpus')} "
-                f"{folder} --resume`."
-            )
-        raise SeedbenchError(f"{folder} is no index folder ({MANIFEST} is missing): build it again.")
-    refuse_pointer(path)
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        sound = isinstance(manifest, dict) and all(isinstance(manifest.get(k), t) for k, t in _TYPES.items())
-    except (ValueError, RecursionError):
-        sound = False
-    if not sound:
-        raise SeedbenchError(f"{path} is damaged: build the index again.")
-    if manifest.get("schema") != SCHEMA:
-        raise SeedbenchError(
-            f"{path} was written by another version of seedbench (schema {manifest.get('schema')}, this one reads "
-            f"{SCHEMA}): build the index again, or install that version."
-        )
     return manifest
 
 
@@ -223,13 +155,13 @@ def open_index(name: Path | str, corpus: Corpus | Path | str | None = None) -> R
     for another corpus, missing, truncated or replaced files, and what was built by software that this one cannot read.
     """
     folder = find(name)
-    if _is_foreign(folder):
+    if is_foreign(folder):
         texts = Corpus.open(corpus) if isinstance(corpus, (str, Path)) else corpus
         retriever: Retriever = module("lucene").open_foreign(folder, texts)
         return retriever
     manifest = read_manifest(folder)
     for file, said in manifest["files"].items():
-        _check_size(folder / file, said)
+        check_size(folder / file, said)
     passages = corpus if isinstance(corpus, Corpus) else _own_corpus(folder, corpus, manifest)
     if passages.digest() != manifest["corpus"].get("digest"):
         raise SeedbenchError(
@@ -239,21 +171,6 @@ def open_index(name: Path | str, corpus: Corpus | Path | str | None = None) -> R
         )
     opened: Retriever = module(manifest["kind"]).open(folder, manifest, passages)
     return opened
-
-
-def _is_foreign(folder: Path) -> bool:
-    return not (folder / MANIFEST).exists() and any(folder.glob("segments_*"))
-
-
-def _check_size(path: Path, said: Mapping[str, Any]) -> None:
-    if not path.is_file():
-        raise SeedbenchError(f"{path} is missing: copy the whole folder, or build the index again.")
-    if path.stat().st_size != said["bytes"]:
-        refuse_pointer(path)
-        raise SeedbenchError(
-            f"{path} has {path.stat().st_size:,} bytes instead of {said['bytes']:,}, so it is truncated or another "
-            "file: copy it again, or build the index again."
-        )
 
 
 def _own_corpus(folder: Path, path: Path | str | None, manifest: Mapping[str, Any]) -> FileCorpus:
@@ -274,15 +191,15 @@ def info(name: Path | str, progress: Progress = lambda stage, done, total: None)
     `damaged`, the files whose contents are not those that were written."""
     folder = find(name)
     if not (folder / MANIFEST).exists() and (folder / BEGUN).exists():
-        taken = sum(path.stat().st_size for path in _own_files(folder))
+        taken = sum(path.stat().st_size for path in own_files(folder))
         return {"state": "unfinished", **begun(folder), "bytes": taken}
-    if _is_foreign(folder):
+    if is_foreign(folder):
         taken = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
         count = import_module("seedbench.indexes.lucene_engine").documents(folder)
         return {"state": "finished", "kind": "lucene", "built_by": "Anserini or Pyserini", "passages": count,
                 "bytes": taken, "size": size(taken)}  # fmt: skip
     manifest = read_manifest(folder)
-    found = _digests(folder, progress)
+    found = digests(folder, progress)
     damaged = [file for file, said in manifest["files"].items() if found.get(file) != said]
     taken = sum(file["bytes"] for file in found.values())
     return {"state": "finished", **manifest, "bytes": taken, "size": size(taken), "damaged": damaged}

@@ -20,6 +20,7 @@ from seedbench.core import Passage, SeedbenchError
 from seedbench.indexes import jvm
 from seedbench.indexes.bm25 import K1, B, check_settings
 from seedbench.indexes.corpus import Corpus
+from seedbench.indexes.java_home import find_jar
 from seedbench.indexes.lucene_engine import Searcher, documents, join, version, write_part
 from seedbench.indexes.records import RecordError, contents, passage, refuse_pointer
 from seedbench.indexes.scanning import Report
@@ -176,7 +177,7 @@ def build(corpus: Corpus, folder: Path, settings: Mapping[str, Any], report: Rep
     shutil.rmtree(folder / PARTS, ignore_errors=True)
     _check_order(whole, corpus, constants)
     report(total, total)
-    return {"lucene": version(), "anserini": jvm.find_jar().name, "k1": constants[0], "b": constants[1]}
+    return {"lucene": version(), "anserini": find_jar().name, "k1": constants[0], "b": constants[1]}
 
 
 def _check_order(whole: Path, corpus: Corpus, constants: tuple[float, float]) -> None:
@@ -198,7 +199,7 @@ def open(folder: Path, manifest: Mapping[str, Any], corpus: Corpus) -> LuceneInd
     if _numbers(made)[:1] > _numbers(version())[:1]:
         raise SeedbenchError(
             f"{folder} was built by Lucene {made} ({facts.get('anserini')}); here is {version()} "
-            f"({jvm.find_jar().name}): install the pyserini that built it (2.x for Lucene 10), or build it again."
+            f"({find_jar().name}): install the pyserini that built it (2.x for Lucene 10), or build it again."
         )
     k1, b = float(settings["k1"]), float(settings["b"])
     searcher = Searcher(folder / INDEX, k1, b)

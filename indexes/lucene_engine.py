@@ -20,6 +20,7 @@ import numpy as np
 
 from seedbench.core import InfrastructureError, SeedbenchError
 from seedbench.indexes import jvm
+from seedbench.indexes.java_home import find_jar
 from seedbench.indexes.jvm import java_class
 
 LUCENE = "org.apache.lucene"
@@ -50,7 +51,7 @@ def java_errors(folder: Path) -> Iterator[None]:
         name, said = str(getattr(error, "classname", None) or ""), str(error)
         if "IndexFormatTooNew" in name or "in the future" in said or "Codec with name" in said:
             raise SeedbenchError(
-                f"{folder} was built by a newer Lucene than the {version()} here (in {jvm.find_jar().name}): install "
+                f"{folder} was built by a newer Lucene than the {version()} here (in {find_jar().name}): install "
                 "the pyserini that built it (2.x for Lucene 10), or build the index again."
             ) from error
         if "IndexFormatTooOld" in name:

