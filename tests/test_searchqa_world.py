@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from string import Formatter
 
@@ -64,15 +65,17 @@ def message(call: object, *arguments: object, **named: object) -> str:
 # --- a reader that knows the templates, and nothing of the generator's facts
 
 
-def pattern(template: str, title: str) -> re.Pattern[str]:
+NAME = r"[A-Z]\w*(?:(?: (?:at|from|in|of|over|to))? [A-Z]\w*)*?"
+
+
+@cache
+def pattern(template: str) -> re.Pattern[str]:
     parts = []
     for literal, name, _, _ in Formatter().parse(template):
         parts.append(re.escape(literal))
-        if name == "name":
-            parts.append(re.escape(title))
-        elif name in prose.relations_in(template):
-            value = {"year": r"\d{4}", "number": r"[\d,]+"}.get(RELATIONS[name].range, r"[A-Z]\w+(?: \w+)*")
-            parts.append(f"(?P<{name}>{value})")
+        if name == "name" or name in prose.relations_in(template):
+            kind = RELATIONS[name].range if name != "name" else ""
+            parts.append(f"(?P<{name}>{ {'year': r'[0-9]{4}', 'number': r'[0-9,]+'}.get(kind, NAME) })")
         elif name:
             parts.append(r"(?:an? [a-z ]+|[a-z ]+|He|She|His|Her|\d+)")
     return re.compile("".join(parts))
@@ -91,8 +94,9 @@ def said(passage: Passage) -> list[str]:
 
 def readings(kind: str, title: str, sentence: str) -> Iterator[dict[str, str]]:
     for template in [t for slot in SLOTS[kind] for t in slot] + list(FILLERS[kind]):
-        if found := pattern(template, title).fullmatch(sentence):
-            yield found.groupdict()
+        found = pattern(template).fullmatch(sentence)
+        if found and found.groupdict().get("name", title) == title:
+            yield {relation: value for relation, value in found.groupdict().items() if relation != "name"}
 
 
 def told(passage: Passage) -> dict[str, tuple[str, int]]:
@@ -157,7 +161,7 @@ def test_passages(data: mini.Frozen) -> None:
     assert len({p.title for p in passages}) == len(passages) == len({p.id for p in passages})
     for p in passages:
         assert p.title in said(p)[0] and re.fullmatch(r"[A-Z].*\.", p.text)
-        assert not re.search(r"\ba [aeiou]|\ban [^aeiou]|[{}<>]|  |,,|\.\.", p.text), p.text
+        assert not re.search(r"\ba (?!uni)[aeiou]|\ban [^aeiou]|[{}<>]|  |,,|\.\.", p.text), p.text
 
 
 def test_names_are_spelled_in_syllables_and_are_no_common_words(data: mini.Frozen) -> None:
@@ -337,7 +341,7 @@ def test_damage_is_refused(tmp_path: Path, data: mini.Frozen) -> None:
         (question, b"{", "cannot be read"),
         (b'["passage",', b"[[],", "passages"),
     ):
-        pack.write_bytes(lzma.compress(whole.replace(old, new)))
+        pack.write_bytes(lzma.compress(whole.replace(old, new), preset=0))
         assert what in message(mini.open_generated(tmp_path).question, task.id)
     pack.write_bytes(pack.read_bytes()[:-9])
     assert "cannot be read" in message(mini.open_generated(tmp_path).passages)
@@ -372,7 +376,7 @@ def test_levels_are_harder_and_larger_sizes_are_filled() -> None:
         made = generate(1, level, sizes)
         lengths.append(sum(len(p.text.split()) for p in made.passages) / len(made.passages))
         kinds.append([len({e.passage for e in q.evidence}) for q in made.questions["unseen"] if q.kind == "musique"])
-        assert measure(made.passages, made.questions["seen"])["oracle"] > 0.95
+        assert measure(Bm25(made.passages), made.questions["seen"])["oracle"] > 0.95
     assert lengths[0] < lengths[1] and max(kinds[0]) == 3 and min(kinds[1]) == 4
     assert len(generate(1, 2, {"dev": 500}).questions["dev"]) == 500
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seedbench.core import Passage, Retriever
+from seedbench.core import Retriever
 from seedbench.envs.searchqa.data import Question
 from seedbench.envs.searchqa.oracle import next_action
-from seedbench.indexes.bm25 import Bm25
 
 TURNS, TOP_K = 8, 3
 
 
-def measure(passages: Sequence[Passage], questions: Sequence[Question]) -> dict[str, float]:
-    """Over BM25 with its default settings: `oracle`, the share that the oracle answers within 8 turns of 3 passages;
-    `searches`, how many it needs on average; `bare`, the share of questions of several passages whose last gold
-    passage the question's own words find.
+def measure(retriever: Retriever, questions: Sequence[Question]) -> dict[str, float]:
+    """What the rows of `data generate` show.
+
+    `oracle`: the share that the oracle answers within 8 turns of 3 passages; `searches`: how many it needs on average;
+    `bare`: the share, among questions of several passages, of those whose own words find the last gold passage.
     """
-    retriever = Bm25(passages)
     needed = [searches(retriever, question) for question in questions]
     solved = [n for n in needed if n is not None]
     several = [q for q in questions if len({e.passage for e in q.evidence}) > 1]

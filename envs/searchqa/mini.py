@@ -25,7 +25,7 @@ from seedbench.envs.searchqa.data import ENV_ID, SPLITS, Dataset, Evidence, Ques
 from seedbench.envs.searchqa.generate import SIZES, Encyclopedia, Progress, digest_of, generate
 from seedbench.envs.searchqa.measure import measure
 from seedbench.envs.searchqa.relations import path_of
-from seedbench.indexes.bm25 import document_digest
+from seedbench.indexes.bm25 import Bm25, document_digest
 
 LISTED = "searchqa_mini"
 PACK, LISTING = "seedbench-searchqa.jsonl.xz", "seedbench-searchqa-manifest.jsonl.xz"  # in a folder
@@ -157,9 +157,9 @@ def generate_folder(
 ) -> list[dict[str, Any]]:
     """Generate an encyclopedia into the folder `dest`, which `--data` then takes; results on it are unpinned.
 
-    One row a split: split, questions, passages of the whole corpus, and the figures of `measure`. `report(done, total)`
-    counts questions. Raises SeedbenchError for a folder that holds a set already, an unknown level or split, a size
-    that the world cannot fill, or where nothing can be written.
+    One row a split: split, questions, passages of the whole corpus, and the figures of `measure` over BM25.
+    `report(done, total)` counts questions. Raises SeedbenchError for a folder that holds a set already, an unknown
+    level or split, a size that the world cannot fill, or where nothing can be written.
     """
     sizes = sizes or SIZES
     if any((dest / name).exists() for name in (PACK, LISTING)):
@@ -175,8 +175,8 @@ def generate_folder(
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         why = "the disk is full; free some megabytes" if full else f"{error.strerror}; mend that"
         raise SeedbenchError(f"{dest} cannot be written, {why} and run the same command again.") from error
-    rows = []
+    rows, index = [], Bm25(made.passages)
     for split, questions in made.questions.items():
         counted = {"split": split, "questions": len(questions), "passages": len(made.passages)}
-        rows.append(counted | measure(made.passages, questions))
+        rows.append(counted | measure(index, questions))
     return rows

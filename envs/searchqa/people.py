@@ -62,12 +62,12 @@ class People:
         n = self.counts["person"]
         years = sorted(self.rng.randint(FIRST, LAST) for _ in range(n))
         deck = [p for p, weight in PROFESSIONS.items() for _ in range(weight)]
-        for index, born in enumerate(years):
+        for born in years:
             sex = self.rng.choice("mf")
             father = self._father(born)
             surname = father.name.split()[1] if father else self._surname()
             person = self._add(self._person_name(sex, surname), "person", sex=sex)
-            profession = deck[index % len(deck)] if index < len(deck) else self.rng.choice(deck)
+            profession = self.rng.choice([p for p in deck if p != "film director"] if born < 1865 else deck)
             person.facts |= {"birthplace": self._city(), "born": str(born), "profession": profession,
                              "died": str(born + self.rng.randint(52, 90))}  # fmt: skip
             if father:

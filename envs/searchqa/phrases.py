@@ -44,7 +44,7 @@ PHRASES: Mapping[str, Phrase] = {
     "mayor": Phrase(("Who was the first mayor of {x}?", "Who was the first elected mayor of {x}?"),
                     ("Who was the first to be elected to run the town hall of {x}?",),
                     "the first mayor of {x}", "the first elected mayor of {x}"),
-    "twin": Phrase(("Which town is {x} twinned with?",), ("What is the twin town of {x}?",),
+    "twin": Phrase(("What is the twin town of {x}?",), ("Which town is twinned with {x}?",),
                    "the town that {x} is twinned with", "the twin town of {x}"),
     "population": Phrase(("How many inhabitants does {x} have?",), ("What is the population of {x}?",)),
     "capital": Phrase(("What is the capital of {x}?",), ("From which town is {x} governed?",),

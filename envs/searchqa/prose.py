@@ -110,7 +110,8 @@ def _sentence(template: str, entity: Entity, rng: random.Random) -> str:
         "name": entity.name, "he": "he" if man else "she", "his": "his" if man else "her",
         "him": "him" if man else "her", "son": "son" if man else "daughter", "wife": "wife" if man else "husband",
         "few": rng.choice(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")),
-        "many": str(rng.randint(11, 99)), "season": rng.choice(("spring", "summer", "autumn", "winter")),
+        "acts": rng.choice(("two", "three", "four", "five")), "many": str(rng.randint(11, 99)),
+        "season": "winter" if sort == "ski race" else rng.choice(("spring", "summer", "autumn")),
         "sort": sort, "trade": trade, "mayor_year": entity.extra.get("mayor_year", ""),
     }  # fmt: skip
     words |= {"a_profession": a(profession) if profession else "", "a_trade": a(trade) if trade else ""}

@@ -159,9 +159,9 @@ SLOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     ),
     "opera": (
         (
-            "{name} is an opera in {few} acts by the composer {composer}.",
-            "{name} is an opera by the composer {composer}, in {few} acts.",
-            "The composer {composer} wrote the opera {name}, which has {few} acts.",
+            "{name} is an opera in {acts} acts by the composer {composer}.",
+            "{name} is an opera by the composer {composer}, in {acts} acts.",
+            "The composer {composer} wrote the opera {name}, which has {acts} acts.",
         ),
         (
             "It was first performed in {stage} in {premiere}, to a libretto by {librettist}.",

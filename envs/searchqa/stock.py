@@ -11,7 +11,7 @@ STOCK = {  # how much of each kind there is in all lands together
     "novel": 290, "opera": 150, "painting": 150, "race": 130,
 }  # fmt: skip
 PROFESSIONS = {  # how common each is
-    "film director": 8, "novelist": 8, "composer": 8, "actor": 7, "architect": 7, "painter": 7, "industrialist": 9,
+    "film director": 13, "novelist": 8, "composer": 8, "actor": 7, "architect": 7, "painter": 7, "industrialist": 9,
     "politician": 18, "poet": 5, "athlete": 5, "botanist": 3, "chemist": 3, "engineer": 4, "geologist": 3, "lawyer": 3,
     "astronomer": 3, "physician": 3, "historian": 3,
 }  # fmt: skip

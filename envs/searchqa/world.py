@@ -105,7 +105,7 @@ class Land(People):
     def _company(self) -> None:
         made = len(self.own["company"])
         suffix, trade = TRADES[made % 2] if made % 3 else self.rng.choice(TRADES)
-        founder, year = self._adult(["industrialist"], 1905 if suffix == "Pictures" else 1825, 1970)
+        founder, year = self._adult(["industrialist"], 1905 if suffix in ("Pictures", "Motors") else 1825, 1970)
         company = self._add(self._titled(lambda key: f"{key} {suffix}"), "company", trade=trade)
         company.facts |= {"founder": founder.name, "established": str(year), "headquarters": self._city()}
         if made > 3 and self.rng.random() < 0.35:
@@ -165,7 +165,7 @@ class Land(People):
 
     def _race(self) -> None:
         suffix, sort = self.rng.choice(RACES)
-        winner, year = self._adult(["athlete"], 1826, 1965, 18, 36)
+        winner, year = self._adult(["athlete"], 1890 if suffix in ("Tour", "Ski Run") else 1826, 1965, 18, 36)
         race = self._add(self._titled(lambda key: f"{key} {suffix}"), "race", sort=sort)
         race.facts |= {"winner": winner.name, "course": self._city(), "first_held": str(year)}
         firms = [c for c in self.own["company"] if c.year("established") <= year]
