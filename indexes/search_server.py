@@ -1,0 +1,266 @@
+"""The ASGI application of `seedbench serve search`: Search-R1's POST /retrieve before any retriever. See docs/scale.md.
+
+Raw ASGI, no framework: of the time that a single query costs, routing and validation by one would be the larger part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, NamedTuple
+
+from seedbench.core import InfrastructureError, Passage, Retriever, SeedbenchError
+from seedbench.indexes.batching import Batcher, Full
+from seedbench.indexes.cache import Cached
+from seedbench.indexes.search_metrics import Metrics
+from seedbench.indexes.warming import warm
+
+API_VERSION = 1
+TOP_K = 3  # where a request names none, as in Search-R1
+MAX_BODY = 32 << 20  # bytes
+MAX_QUERIES = 10_000  # a request
+MAX_QUERY = 100_000  # characters
+MAX_K = 1000
+MAX_HITS = 100_000  # queries times k of a request
+BODY_WAIT = 30.0  # seconds for a request's last byte
+DIGEST_HEADER = "x-seedbench-digest"
+JSON = b"application/json"
+LIMITS = {"body": MAX_BODY, "queries": MAX_QUERIES, "query": MAX_QUERY, "top_k": MAX_K, "hits": MAX_HITS}
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+log = logging.getLogger("seedbench.search")
+
+
+class Refused(Exception):
+    """A request that is answered with an error: HTTP status, a code for programs, one sentence for people."""
+
+    def __init__(self, status: int, code: str, message: str, *headers: tuple[str, str]):
+        super().__init__(message)
+        self.status, self.code, self.message, self.headers = status, code, message, headers
+
+
+class Asked(NamedTuple):
+    """A request that was understood."""
+
+    queries: list[str]
+    k: int
+    scores: bool
+
+
+class SearchApp:
+    """An ASGI 3 application. It answers at once; the index is opened and warmed on the thread that will search it."""
+
+    def __init__(self, open_index: Callable[[], Retriever], *, cache: int, queue: int, threads: int = 1):
+        """`open_index` may take minutes; `cache` and `queue` count queries, `threads` calls of the retriever at a time.
+
+        Raises SeedbenchError for numbers out of range.
+        """
+        for name, value, least in (("cache", cache, 0), ("queue", queue, 1), ("threads", threads, 1)):
+            if value < least:
+                raise SeedbenchError(f"--{name} is {value}: it must be at least {least}.")
+        self._open, self._size = open_index, cache
+        self._batcher = Batcher(self._search, queue, threads)
+        self._metrics = Metrics()
+        self._cached: Cached | None = None
+        self.failure: BaseException | None = None
+        self.failed: Callable[[], object] = lambda: None  # called when the index cannot be opened
+        self.began = time.monotonic()
+        self._about: dict[str, Any] = {}
+        self._digest: tuple[tuple[str, str], ...] = ()
+        self._routes: dict[str, tuple[str, Callable[..., Awaitable[Any]]]] = {
+            "/retrieve": ("POST", self._retrieve), "/health": ("GET", self._health), "/ready": ("GET", self._ready),
+            "/digest": ("GET", self._describe), "/metrics": ("GET", self._show_metrics),
+        }  # fmt: skip
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        self._batcher.start()
+        loading = asyncio.create_task(self._load())
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        loading.cancel()
+        if self._cached is not None:
+            await self._batcher.run(self._cached.close)
+        self._batcher.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _load(self) -> None:
+        try:
+            self._cached, searched = await self._batcher.run(self._open_and_warm)
+        except Exception as error:
+            self.failure = error
+            self.failed()
+            return
+        seconds = time.monotonic() - self.began
+        log.info("ready after %.1f s, of which %d queries warmed the index", seconds, searched)
+
+    def _open_and_warm(self) -> tuple[Cached, int]:
+        retriever = self._open()
+        searched = warm(retriever)
+        cached = Cached(retriever, self._size)
+        digest = cached.digest()
+        self._about = {"api": API_VERSION, "digest": digest, "kind": cached.kind, "exact": cached.exact,
+                       "top_k": TOP_K, "limits": LIMITS}  # fmt: skip
+        self._digest = ((DIGEST_HEADER, digest),)
+        return cached, searched
+
+    def _search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        assert self._cached is not None
+        return self._cached.search(queries, k)
+
+    async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        path = scope["path"]
+        status, kind, headers = 200, JSON, self._digest
+        try:
+            body = await self._dispatch(scope, receive)
+            if path == "/metrics":
+                kind = b"text/plain; version=0.0.4; charset=utf-8"
+        except Refused as error:
+            status, headers = error.status, error.headers
+            body = json.dumps({"error": error.code, "message": error.message}).encode()
+        except InfrastructureError as error:  # what the retriever itself depends on is down
+            status, headers = 503, (("retry-after", "1"),)
+            body = json.dumps({"error": "unavailable", "message": str(error)}).encode()
+        except Exception as error:
+            log.error("%s failed", path, exc_info=error)
+            status, headers = 500, ()
+            says = f"the search failed ({type(error).__name__}); the server's log says where"
+            body = json.dumps({"error": "search_failed", "message": says}).encode()
+        pairs = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"x-content-type-options", b"nosniff")]
+        pairs += [(name.encode(), value.encode()) for name, value in headers]
+        await send({"type": "http.response.start", "status": status, "headers": pairs})
+        await send({"type": "http.response.body", "body": body})
+        self._metrics.answered(path if path in self._routes else "none", status, time.perf_counter() - began)
+
+    async def _dispatch(self, scope: MutableMapping[str, Any], receive: Receive) -> bytes:
+        route = self._routes.get(scope["path"])
+        if route is None:
+            raise Refused(404, "no_such_page", f"there is nothing at this address; the API is {', '.join(self._routes)}")
+        method, handler = route
+        if scope["method"] != method:
+            raise Refused(405, "wrong_method", f"this address takes {method}", ("allow", method))
+        answer = await handler(scope, receive) if method == "POST" else await handler()
+        return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+
+    async def _retrieve(self, scope: MutableMapping[str, Any], receive: Receive) -> bytes:
+        asked = understand(await _body(scope, receive))
+        cached = self._cached
+        if cached is None:
+            raise self._not_ready()
+        self._metrics.queries += len(asked.queries)
+        found = cached.held(asked.queries, asked.k)
+        if found is None:
+            try:
+                found = await self._batcher.search(asked.queries, asked.k)
+            except Full:
+                says = f"{self._batcher.waiting} queries wait and the queue is for {self._batcher.limit}: ask again"
+                raise Refused(503, "queue_full", says, ("retry-after", "1")) from None
+        if sum(len(hits) for hits in found) > 1000:  # milliseconds: other requests go on meanwhile
+            return await asyncio.to_thread(answer, found, asked.scores)
+        return answer(found, asked.scores)
+
+    async def _health(self) -> dict[str, Any]:
+        state = "loading" if self._cached is None else "ready"
+        return {"status": "ok", "state": state, "seconds": round(time.monotonic() - self.began, 3)}
+
+    async def _ready(self) -> dict[str, Any]:
+        if self._cached is None:
+            raise self._not_ready()
+        return {"ready": True, **self._about}
+
+    async def _describe(self) -> dict[str, Any]:
+        if self._cached is None:
+            raise self._not_ready()
+        return self._about
+
+    async def _show_metrics(self) -> bytes:
+        return self._metrics.text(self._cached, self._batcher).encode()
+
+    def _not_ready(self) -> Refused:
+        seconds = time.monotonic() - self.began
+        return Refused(503, "loading", f"the index is being loaded, for {seconds:.0f} s so far", ("retry-after", "1"))
+
+
+async def _body(scope: MutableMapping[str, Any], receive: Receive) -> bytes:
+    """The request's body. Raises Refused where it is too long or does not come."""
+    too_big = Refused(413, "too_big", f"the request is larger than {MAX_BODY} bytes: send fewer queries at a time",
+                      ("connection", "close"))  # fmt: skip
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > MAX_BODY:  # the server has checked that it is a number
+            raise too_big
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body"):
+        return body
+    parts = bytearray(body)
+    try:
+        async with asyncio.timeout(BODY_WAIT):
+            while message.get("more_body"):
+                message = await receive()
+                parts += message.get("body", b"")
+                if len(parts) > MAX_BODY:
+                    raise too_big
+    except TimeoutError:
+        says = f"the request was not there within {BODY_WAIT:g} s"
+        raise Refused(408, "too_slow", says, ("connection", "close")) from None
+    return bytes(parts)
+
+
+def understand(body: bytes) -> Asked:
+    """What a request to /retrieve asks for: {"queries": [...]} or {"query": "..."}, topk, return_scores.
+
+    No topk, null or 0 means 3. Raises Refused (400 or 413) for anything else.
+    """
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError):
+        asked = None
+    if not isinstance(asked, dict):
+        raise Refused(400, "malformed", 'the body is no JSON object: send {"queries": ["..."], "topk": 3}')
+    if unknown := sorted(asked.keys() - {"queries", "query", "topk", "return_scores"}):
+        says = f"{unknown[0][:50]!r} is not known here: queries or query, topk and return_scores are"
+        raise Refused(400, "malformed", says)
+    if ("queries" in asked) == ("query" in asked):
+        raise Refused(400, "malformed", "give either queries (a list of strings) or query (one string)")
+    queries = asked["queries"] if "queries" in asked else [asked["query"]]
+    if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
+        raise Refused(400, "malformed", "queries is a list of strings, query one string")
+    k, scores = asked.get("topk") or TOP_K, asked.get("return_scores") or False
+    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_K:
+        raise Refused(400, "malformed", f"topk is an integer from 1 to {MAX_K}")
+    if not isinstance(scores, bool):
+        raise Refused(400, "malformed", "return_scores is true or false")
+    if len(queries) > MAX_QUERIES or len(queries) * k > MAX_HITS:
+        says = f"a request is for {MAX_QUERIES} queries and {MAX_HITS} passages at most: send fewer queries at a time"
+        raise Refused(413, "too_many", says)
+    if any(len(query) > MAX_QUERY for query in queries):
+        raise Refused(413, "too_long", f"a query has more than {MAX_QUERY} characters: send its beginning")
+    return Asked(queries, k, scores)
+
+
+def answer(found: Sequence[Sequence[Passage]], scores: bool) -> bytes:
+    """The body of an answer: a list a query, whether one was asked or many, of documents or of documents and scores."""
+    if scores:
+        result: list[Any] = [[{"document": document(p), "score": p.score} for p in hits] for hits in found]
+    else:
+        result = [[document(p) for p in hits] for hits in found]
+    return json.dumps({"result": result}).encode()
+
+
+def document(passage: Passage) -> dict[str, str]:
+    """A passage as wiki-18 has it: the title, in quotes, is the first line of `contents`.
+
+    `title` is there only where it has a line break itself, and the first line would not tell.
+    """
+    said = {"id": passage.id, "contents": f'"{passage.title}"\n{passage.text}'}
+    return said | {"title": passage.title} if "\n" in passage.title else said
