@@ -1,4 +1,4 @@
-"""Micro-batching: queries of requests that are open together go to the retriever in one call, on a thread of its own."""
+"""Micro-batching: queries of requests that are open together go to the retriever in one call, on its own thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from seedbench.core import Passage
 
@@ -146,9 +146,9 @@ class Batcher:
         try:
             result = call()
         except Exception as error:
-            self._tell(lambda: future.cancelled() or future.set_exception(error))
+            self._tell(self._done, future, None, error)
         else:
-            self._tell(lambda: future.cancelled() or future.set_result(result))
+            self._tell(self._done, future, result, None)
 
     def _tell(self, tell: Callable[..., object], *args: object) -> None:
         try:
@@ -159,9 +159,13 @@ class Batcher:
     def _deliver(self, found: list[tuple[_Piece, Found | Exception]]) -> None:
         self._free.release()
         for piece, answer in found:
-            if piece.future.cancelled():
-                continue
-            if isinstance(answer, Exception):
-                piece.future.set_exception(answer)
-            else:
-                piece.future.set_result(answer)
+            failed = isinstance(answer, Exception)
+            self._done(piece.future, None if failed else answer, answer if failed else None)
+
+    def _done(self, future: asyncio.Future[Any], result: object, error: Exception | None) -> None:
+        if future.cancelled():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)

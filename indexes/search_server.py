@@ -136,7 +136,11 @@ class SearchApp:
             status, headers = 500, ()
             says = f"the search failed ({type(error).__name__}); the server's log says where"
             body = json.dumps({"error": "search_failed", "message": says}).encode()
-        pairs = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"x-content-type-options", b"nosniff")]
+        pairs = [
+            (b"content-type", kind),
+            (b"content-length", b"%d" % len(body)),
+            (b"x-content-type-options", b"nosniff"),
+        ]
         pairs += [(name.encode(), value.encode()) for name, value in headers]
         await send({"type": "http.response.start", "status": status, "headers": pairs})
         await send({"type": "http.response.body", "body": body})
@@ -145,7 +149,9 @@ class SearchApp:
     async def _dispatch(self, scope: MutableMapping[str, Any], receive: Receive) -> bytes:
         route = self._routes.get(scope["path"])
         if route is None:
-            raise Refused(404, "no_such_page", f"there is nothing at this address; the API is {', '.join(self._routes)}")
+            raise Refused(
+                404, "no_such_page", f"there is nothing at this address; the API is {', '.join(self._routes)}"
+            )
         method, handler = route
         if scope["method"] != method:
             raise Refused(405, "wrong_method", f"this address takes {method}", ("allow", method))

@@ -1,14 +1,14 @@
 """Search servers for tests: `SearchApp` over a small corpus, on a thread or in a process of its own.
 
-    python -m tests.search_servers PORT PORT_FILE [--red]
+    python -m tests.search_servers PORT PORT_FILE [--red] [--slow]
 
-serves the corpus until it is stopped; with --red another one, whose digest differs.
+serves the corpus until it is stopped; with --red another one, whose digest differs; with --slow a search takes a
+second.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import sys
 import threading
@@ -21,9 +21,10 @@ from typing import Any
 import uvicorn
 
 from seedbench.core import Passage
+from seedbench.indexes import search_server
 from seedbench.indexes.bm25 import Bm25
 from seedbench.indexes.search_server import SearchApp
-from seedbench.serve.asgi import run
+from seedbench.serve.asgi import listen, run
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS = ["river", "king", "tower", "bridge", "harbour", "painter", "song", "bell", "forest", "glass"]
@@ -33,7 +34,7 @@ def passages(red: bool = False) -> list[Passage]:
     """200 passages; `red` ones say so."""
     colour = "red " if red else ""
     return [
-        Passage(f"p{i:03}", f"{WORDS[i % 10].title()} {i}", f"A {colour}{WORDS[i % 7]} by the {WORDS[i % 9]}, no {i}.", 0.0)
+        Passage(f"p{i:03}", f"{WORDS[i % 10].title()} {i}", f"A {colour}{WORDS[i % 7]} by {WORDS[i % 9]} {i}.", 0.0)
         for i in range(200)
     ]  # fmt: skip
 
@@ -68,7 +69,7 @@ class Slow:
 @contextmanager
 def served(app: SearchApp) -> Iterator[str]:
     """The app under uvicorn on a thread of this process; yields its URL."""
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listen("127.0.0.1", 0)
     config = uvicorn.Config(app, http="httptools", ws="none", lifespan="on", log_config=None, access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
@@ -98,5 +99,8 @@ def process(folder: Path, *args: str, port: int = 0) -> Iterator[tuple[str, subp
 
 
 if __name__ == "__main__":
-    wanted = passages("--red" in sys.argv)
-    run(SearchApp(lambda: Bm25(wanted), cache=100, queue=1000), "127.0.0.1", int(sys.argv[1]), Path(sys.argv[2]), "test")
+    index: Any = Bm25(passages("--red" in sys.argv))
+    if "--slow" in sys.argv:
+        index = Slow(index, 1.0)
+        search_server.warm = lambda retriever: 0  # type: ignore[assignment]
+    run(SearchApp(lambda: index, cache=100, queue=1000), "127.0.0.1", int(sys.argv[1]), Path(sys.argv[2]), "test")

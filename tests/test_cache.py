@@ -27,7 +27,9 @@ class Recorder:
         self.asked.append(list(queries))
         if self.fails:
             raise InfrastructureError("gone")
-        return [[Passage(f"{self.name}-{i}", query, "", 1.0 - i) for i in range(k)] if query else [] for query in queries]
+        return [
+            [Passage(f"{self.name}-{i}", query, "", 1.0 - i) for i in range(k)] if query else [] for query in queries
+        ]
 
     def digest(self) -> str:
         return self.name
@@ -131,8 +133,10 @@ def test_many_threads_share_it() -> None:
 INDEX = Bm25([Passage(f"p{i}", f"title {i}", f"red {'green ' * i} word{i % 5}", 0.0) for i in range(20)])
 
 
-@given(st.lists(st.lists(st.sampled_from(["red", "green word1", "word3", "", "\ud800", "RED"]), max_size=5), max_size=6),
-       st.integers(0, 4), st.integers(1, 4))  # fmt: skip
+QUERIES = st.sampled_from(["red", "green word1", "word3", "", "\ud800", "RED"])
+
+
+@given(st.lists(st.lists(QUERIES, max_size=5), max_size=6), st.integers(0, 4), st.integers(1, 4))
 def test_a_cache_of_any_size_changes_no_answer(calls: list[list[str]], size: int, k: int) -> None:
     cached = Cached(INDEX, size)
     for queries in calls:

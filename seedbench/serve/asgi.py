@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 from functools import partial
@@ -41,6 +42,23 @@ def _open_data(data: str) -> Any:
     return import_module("seedbench.envs.searchqa.env").retriever(data)
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. asyncio switches Nagle's algorithm off only where a socket says that it is TCP's: otherwise
+    every answer waits for a delayed acknowledgement, 40 ms."""
+    listening = socket.socket(
+        socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )
+    try:
+        if os.name == "posix":  # elsewhere it would share the port with another server
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(1024)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
 def run(app: Any, host: str, port: int, port_file: Path | None, what: str) -> None:
     """Listen, say where, and serve. Port 0 takes a free one; `port_file` gets its number.
 
@@ -51,9 +69,8 @@ def run(app: Any, host: str, port: int, port_file: Path | None, what: str) -> No
         import uvicorn
     except ModuleNotFoundError as error:
         raise SeedbenchError(EXTRA) from error
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family, backlog=1024)
+        listening = listen(host, port)
     except (OSError, OverflowError, UnicodeError) as error:
         raise SeedbenchError(
             f"cannot listen on {host} port {port} ({error}): give another --port or --host."
