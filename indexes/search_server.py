@@ -105,6 +105,8 @@ class SearchApp:
 
     def _open_and_warm(self) -> tuple[Cached, int]:
         retriever = self._open()
+        if isinstance(retriever, Cached):  # the size of the cache is the server's to choose
+            retriever = retriever.retriever
         searched = warm(retriever)
         cached = Cached(retriever, self._size)
         digest = cached.digest()
@@ -204,22 +206,20 @@ async def _body(scope: MutableMapping[str, Any], receive: Receive) -> bytes:
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > MAX_BODY:  # the server has checked that it is a number
             raise too_big
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        return body
-    parts = bytearray(body)
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_WAIT):
-            while message.get("more_body"):
+            while len(body) <= MAX_BODY:
                 message = await receive()
-                parts += message.get("body", b"")
-                if len(parts) > MAX_BODY:
-                    raise too_big
+                body += message.get("body", b"")
+                if not message.get("more_body"):
+                    break
     except TimeoutError:
         says = f"the request was not there within {BODY_WAIT:g} s"
         raise Refused(408, "too_slow", says, ("connection", "close")) from None
-    return bytes(parts)
+    if len(body) > MAX_BODY:
+        raise too_big
+    return bytes(body)
 
 
 def understand(body: bytes) -> Asked:

@@ -39,7 +39,8 @@ def _open_index(index: Path, corpus: Path | None) -> Any:
 
 
 def _open_data(data: str) -> Any:
-    return import_module("seedbench.envs.searchqa.env").retriever(data)
+    dataset = import_module("seedbench.envs.searchqa.data").open_dataset(data)
+    return import_module("seedbench.envs.searchqa.retrieval").open_retriever(dataset, None)
 
 
 def listen(host: str, port: int) -> socket.socket:
