@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
 
-from seedbench.commands.common import OptInt, OptPath, OptStr, lazy
+from seedbench.commands.common import OptInt, OptPath, OptStr, index_or_url, lazy
 from seedbench.core import SeedbenchError
 
 if TYPE_CHECKING:
@@ -36,10 +36,14 @@ class Play:
     """Seed of the draw and of the environment."""
     max_steps: OptInt = None
     """Step limit. Default: the environment's."""
+    retriever: OptStr = None
+    """searchqa: bm25, lucene, dense, hybrid, the folder of an index, or the URL of a search server."""
 
     def __call__(self) -> None:
         data = self.data if self.data == "mini" else os.path.abspath(self.data)
-        lazy("seedbench.agents.human", "run")(self.env, data, self.split, self.task, self.seed, self.max_steps)
+        settings = {"max_steps": self.max_steps, "retriever": index_or_url(self.retriever)}
+        settings = {k: v for k, v in settings.items() if v is not None}
+        lazy("seedbench.agents.human", "run")(self.env, data, self.split, self.task, self.seed, settings)
 
 
 @dataclass(frozen=True)
@@ -85,9 +89,18 @@ class ServeEnv(_Serve):
 
     env: Positional[str] = tyro.MISSING
     """Which environment, alfworld for example."""
+    preset: str = "seedbench"
+    """The rules that clients play by, where presets differ in them (searchqa); they give the same --preset."""
+    retriever: OptStr = None
+    """searchqa: bm25, lucene, dense, hybrid, the folder of an index, or the URL of a search server."""
+    top_k: OptInt = None
+    """searchqa: passages shown a search."""
 
     def __call__(self) -> None:
-        lazy("seedbench.serve.server", "serve_env")(env=self.env, **self.options())
+        options = self.options()
+        settings = {"retriever": index_or_url(options.pop("retriever")), "top_k": options.pop("top_k")}
+        settings = {k: v for k, v in settings.items() if v is not None}
+        lazy("seedbench.serve.server", "serve_env")(env=self.env, settings=settings, **options)
 
 
 @dataclass(frozen=True)
