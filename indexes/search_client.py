@@ -175,15 +175,14 @@ class RemoteRetriever:
             except TooLong:
                 self._odd(f"more than {MAX_ANSWER} bytes")
             except OSError as error:
-                failures, fault = failures + 1, cause(error)
+                failures, fault, pause = failures + 1, cause(error), wait
             else:
                 if said.status not in PASSING:
                     return said
-                fault = f"HTTP {said.status}"
-                wait = max(wait, _seconds(said.headers.get("Retry-After")))
-            if failures > RETRIES or time.monotonic() + wait > until:
+                fault, pause = f"HTTP {said.status}", max(wait, _seconds(said.headers.get("Retry-After")))
+            if failures > RETRIES or time.monotonic() + pause > until:
                 self._give_up(fault)
-            time.sleep(wait)
+            time.sleep(pause)
             wait = min(wait * 2, 5.0)
 
     def _odd(self, what: str) -> NoReturn:

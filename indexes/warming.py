@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from seedbench.core import Retriever
 
-JAVA = ("lucene", "hybrid")  # kinds whose code is compiled while it runs: some thousand queries
-QUERIES, FEW = 2000, 64
+QUERIES = {"lucene": 2000, "hybrid": 2000}  # kinds whose code is compiled while it runs
+FEW = 64
 SECONDS = 30.0
 FIRST = ["who was the first", "where is the city of the river", "name of the house in the north", "year born"]
 
 
 def warm(retriever: Retriever, seconds: float = SECONDS) -> int:
-    """Search for what the index itself holds: titles and first words of hits are the next queries. Returns how many."""
-    wanted = QUERIES if getattr(retriever, "kind", "") in JAVA else FEW
+    """Call the retriever's own `warm`, or search for what the index holds: titles and first words of hits are the next
+    queries. Returns how many searches that were; a time limit bounds them."""
+    own: Any = getattr(retriever, "warm", None)
+    wanted = QUERIES.get(getattr(retriever, "kind", ""), FEW)
+    if own is not None:
+        own(wanted)
+        return wanted
     until, asked, queries = time.monotonic() + seconds, 0, FIRST
     while queries and asked < wanted and time.monotonic() < until:
         found = retriever.search(queries, 3)
         asked += len(queries)
-        passages = [passage for hits in found for passage in hits]
-        words = [text.split()[n : n + 6] for n, text in enumerate(f"{p.title} {p.text}" for p in passages)]
-        queries = [" ".join(some) for some in words if some][:64] or ([] if asked > len(FIRST) else ["a", "x", "the"])
+        texts = [f"{passage.title} {passage.text}".split() for hits in found for passage in hits]
+        some = [" ".join(words[n : n + 6]) for n, words in enumerate(texts) if words[n : n + 6]]
+        queries = some[:64] or (["a", "x", "the"] if queries is FIRST else [])
     return asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -171,8 +172,10 @@ def pretending(*replies: Reply, drip: float = 0.0) -> Iterator[tuple[str, list[s
             for name, value in ({"Content-Length": str(len(body))} | headers).items():
                 self.send_header(name, value)
             self.end_headers()
-            for byte in [body[i : i + 1] for i in range(len(body))] if drip and self.command == "POST" else [body]:
-                self.wfile.write(byte)
+            slowly = [body[i : i + 1] for i in range(len(body))]
+            for byte in slowly if drip and self.command == "POST" else [body]:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the client has gone: as it should
+                    self.wfile.write(byte)
                 time.sleep(drip)
 
         def log_message(self, *args: object) -> None:
