@@ -1,9 +1,9 @@
 """Search servers for tests: `SearchApp` over a small corpus, on a thread or in a process of its own.
 
-    python -m tests.search_servers PORT PORT_FILE [--red] [--slow]
+    python -m tests.search_servers PORT PORT_FILE [--red] [--slow=SECONDS]
 
-serves the corpus until it is stopped; with --red another one, whose digest differs; with --slow a search takes a
-second.
+serves the corpus until it is stopped; with --red another one, whose digest differs; with --slow a search takes so
+long.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def process(folder: Path, *args: str, port: int = 0) -> Iterator[tuple[str, subp
 
 if __name__ == "__main__":
     index: Any = Bm25(passages("--red" in sys.argv))
-    if "--slow" in sys.argv:
-        index = Slow(index, 1.0)
+    if slow := [arg for arg in sys.argv if arg.startswith("--slow=")]:
+        index = Slow(index, float(slow[0].removeprefix("--slow=")))
         search_server.warm = lambda retriever: 0  # type: ignore[assignment]
     run(SearchApp(lambda: index, cache=100, queue=1000), "127.0.0.1", int(sys.argv[1]), Path(sys.argv[2]), "test")

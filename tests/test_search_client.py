@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -270,3 +272,76 @@ def test_the_deadline_holds_to_the_last_byte(reply_: Reply) -> None:
         with pytest.raises(InfrastructureError, match="cannot be reached"):
             retriever.search(["a"], 1)
         assert time.monotonic() - began < 2
+
+
+def evaluate(out: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "seedbench", "eval", "--quiet", "--agent", "random", "--seed", "3", *args]
+    if "--resume" in args:
+        command = [sys.executable, "-m", "seedbench", "eval", "--quiet", *args]
+    else:
+        command += ["--env", "searchqa", "--split", "seen", "--out", str(out)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=out.parent)
+
+
+def ask_about(folder: Path, count: int) -> Path:
+    """A folder of published questions about the first passages, and the passages."""
+    folder.mkdir()
+    rows = [{"id": f"q{i}", "question": f"which {p.title.lower()} is {p.text.lower()}", "golden_answers": [p.title]}
+            for i, p in enumerate(passages()[:count])]  # fmt: skip
+    (folder / "nq_test.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    found = [{"id": p.id, "title": p.title, "text": p.text} for p in passages()]
+    (folder / "passages.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in found))
+    return folder
+
+
+def test_a_run_over_http_is_the_local_run_to_the_byte(tmp_path: Path) -> None:
+    """`seedbench serve search --data` serves the index that the environment builds in process."""
+    questions = ask_about(tmp_path / "questions", 12)
+    local, remote = tmp_path / "local", tmp_path / "remote"
+    done = evaluate(local, "--data", str(questions))
+    assert done.returncode == 0, done.stderr
+    port_file = tmp_path / "port"
+    command = [sys.executable, "-m", "seedbench", "serve", "search", "--data", str(questions), "--port", "0"]
+    server = subprocess.Popen([*command, "--port-file", str(port_file)], stderr=subprocess.DEVNULL)
+    try:
+        while not port_file.exists():
+            assert server.poll() is None
+            time.sleep(0.05)
+        done = evaluate(
+            remote, "--data", str(questions), "--retriever", f"http://127.0.0.1:{int(port_file.read_text())}"
+        )
+        assert done.returncode == 0, done.stderr
+    finally:
+        server.terminate()
+    assert server.wait(20) == 0
+    for name in ("trajectories.jsonl.gz", "results.json"):
+        assert (local / name).read_bytes() == (remote / name).read_bytes()
+
+
+def test_an_evaluation_outlives_its_search_server(tmp_path: Path) -> None:
+    """kill -9 in the middle: episodes stay unplayed, and --resume gives the bytes of an uninterrupted run."""
+    asked = ["--data", str(ask_about(tmp_path / "questions", 24))]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    with process(tmp_path) as (url, _):
+        done = evaluate(whole, *asked, "--retriever", url)
+        assert done.returncode == 0, done.stderr
+        port = int(url.rpartition(":")[2])
+    with process(tmp_path, "--slow=0.05", port=port) as (url, server), ThreadPoolExecutor(1) as pool:
+        running = pool.submit(evaluate, broken, *asked, "--retriever", url, "--batch", "4")
+        journal = broken / "journal.jsonl"
+        while not (journal.exists() and journal.read_bytes().count(b"\n") >= 6):
+            assert not running.done(), running.result().stderr
+            time.sleep(0.01)
+        server.kill()
+        cut = running.result()
+    assert cut.returncode == 1 and "cannot be reached" in cut.stderr and "--resume" in cut.stderr, cut.stderr
+    played = journal.read_bytes().count(b"\n")
+    assert not (broken / "results.json").exists() and played < 30
+    with process(tmp_path, "--red", port=port):  # another index: refused, and nothing played is lost
+        other = evaluate(broken, "--resume", str(broken))
+    assert other.returncode != 0 and journal.read_bytes().count(b"\n") == played
+    with process(tmp_path, port=port):
+        resumed = evaluate(broken, "--resume", str(broken))
+    assert resumed.returncode == 0, resumed.stderr
+    for name in ("trajectories.jsonl.gz", "results.json"):
+        assert (broken / name).read_bytes() == (whole / name).read_bytes()

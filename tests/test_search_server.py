@@ -302,7 +302,7 @@ def test_numbers_out_of_range_are_refused(bad: dict[str, int]) -> None:
 
 
 def test_sigterm_lets_requests_under_way_end(tmp_path: Path) -> None:
-    with process(tmp_path, "--slow") as (url, server):
+    with process(tmp_path, "--slow=1") as (url, server):
         ready(url)
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(call, url, "POST", "/retrieve", b'{"query": "king"}')
