@@ -159,8 +159,8 @@ class Batcher:
     def _deliver(self, found: list[tuple[_Piece, Found | Exception]]) -> None:
         self._free.release()
         for piece, answer in found:
-            failed = isinstance(answer, Exception)
-            self._done(piece.future, None if failed else answer, answer if failed else None)
+            error = answer if isinstance(answer, Exception) else None
+            self._done(piece.future, answer, error)
 
     def _done(self, future: asyncio.Future[Any], result: object, error: Exception | None) -> None:
         if future.cancelled():

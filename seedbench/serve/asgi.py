@@ -27,7 +27,7 @@ def serve_search(
     `limits`: cache, queue (queries), threads.
     """
     if index is not None:
-        what, opening = index, partial(_open_index, index, corpus)
+        what, opening = str(index), partial(_open_index, index, corpus)
     else:
         what, opening = f"the passages of {data}", partial(_open_data, data)
     app = import_module("seedbench.indexes.search_server").SearchApp(opening, **limits)
