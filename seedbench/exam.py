@@ -60,7 +60,16 @@ class Config:
                     raise SeedbenchError(f"--{name} is the server's own choice: leave it out, or leave out --server.")
             if self.agent == "expert":
                 raise SeedbenchError("--agent expert reads the state, which stays on the server: leave out --server.")
-        least = {"trials": 1, "limit": 1, "max_steps": 1, "history": -1, "batch": 1, "seed": 0, "threads": 0, "top_k": 1}
+        least = {
+            "trials": 1,
+            "limit": 1,
+            "max_steps": 1,
+            "history": -1,
+            "batch": 1,
+            "seed": 0,
+            "threads": 0,
+            "top_k": 1,
+        }
         for name, low in least.items():
             value = getattr(self, name)
             if value is not None and value < low:

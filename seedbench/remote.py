@@ -63,7 +63,9 @@ class RemoteEnv(TextEnv):
         try:
             self.parse("")
         except (LookupError, TypeError) as error:
-            raise SeedbenchError(f"{self.client.url} serves {env_id} by rules that are not known here: {error}.") from error
+            raise SeedbenchError(
+                f"{self.client.url} serves {env_id} by rules that are not known here: {error}."
+            ) from error
         self._session: str | None = None
         self._task = ""
         self._turn, self._over = 0, True

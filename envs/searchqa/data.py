@@ -90,6 +90,6 @@ def _open(data: str) -> Dataset:
     path = Path(data)
     if not path.exists():
         raise SeedbenchError(f'{data} is not there; give "mini", or a folder (or file) of questions.')
-    if path.is_dir() and (path / mini.WORLD).is_file():
+    if path.is_dir() and (path / mini.LISTING).is_file():
         return mini.open_generated(path)
     return published.Published(path)

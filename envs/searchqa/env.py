@@ -92,6 +92,7 @@ class SearchQAEnv(TextEnv):
         self._task = ""
         self._goal, self._transcript = "", ""
         self._found: tuple[str, ...] = ()  # ids of all passages shown, each once, in order
+        self._searched: tuple[str, ...] = ()
         self._hits: tuple[str, ...] = ()  # of those, what the last step showed
         self._titles: tuple[str, ...] = ()  # of the passages shown last
         self._answer: str | None = None
@@ -119,7 +120,7 @@ class SearchQAEnv(TextEnv):
         if self._rules.question_mark and not self._goal.endswith("?"):
             self._goal += "?"
         self._transcript = self._rules.opening
-        self._found, self._hits, self._titles, self._answer = (), (), (), None
+        self._found, self._searched, self._hits, self._titles, self._answer = (), (), (), (), None
         self._steps, self._over = 0, False
         return f"{self._goal}\nNothing was searched for yet.", self._info("")
 
@@ -139,6 +140,7 @@ class SearchQAEnv(TextEnv):
         if move.kind == "search" and not last:
             query = move.content.strip()[:LONGEST_QUERY]
             hits = find(self.retriever, query, self.top_k) if query else []
+            self._searched = (*self._searched, query)
             shown = rules.show(hits)
         elif move.kind == "nothing" and not last:
             shown = rules.refuse(move.reason)
@@ -184,10 +186,13 @@ class SearchQAEnv(TextEnv):
         return self._question
 
     def expert(self) -> str | None:
+        """Searches for the evidence, then answers; at once where none is known, and in the last turn in any case."""
         question = self._asked()
-        if self._steps + 1 >= self.max_steps:
+        action = oracle.next_action(question, self._found, self._searched)
+        last = self._steps + 1 >= self.max_steps
+        if not question.evidence or (last and action is not None):
             return tags.block(tags.ANSWER, tags.escape(question.golds[0]))
-        return oracle.next_action(question, self._found, self._steps)
+        return action
 
     def sample(self, rng: np.random.Generator) -> str:
         """A search for some words of the question, or the title of a passage shown last as the answer."""

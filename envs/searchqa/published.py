@@ -42,13 +42,16 @@ class Published(Dataset):
         for questions in self.groups.values():
             for question in questions:
                 if self._by_id.setdefault(question.id, question) is not question:
-                    raise SeedbenchError(f"{path} has two questions with the id {question.id}; remove one of the files.")
+                    raise SeedbenchError(
+                        f"{path} has two questions with the id {question.id}; remove one of the files."
+                    )
 
     @cached_property
     def _splits(self) -> dict[str, tuple[Task, ...]]:
         tests = {kind: self.groups.get((kind, "test"), ()) for kind in KINDS}
         asked = {question.question.lower() for group in tests.values() for question in group}
-        train, dev = [], []
+        train: list[Question] = []
+        dev: list[Question] = []
         for kind in SEEN:
             for question in self.groups.get((kind, "train"), ()):
                 if question.question.lower() not in asked:  # nobody trains on what is asked in the test
@@ -65,7 +68,9 @@ class Published(Dataset):
     def tasks(self, split: str) -> tuple[Task, ...]:
         check_split(split, len(self._splits.get(split, ())))
         if split == "paper" and (absent := [kind for kind in KINDS if (kind, "test") not in self.groups]):
-            raise SeedbenchError(f"The split paper is all seven sets, and {', '.join(absent)} is not here; add its file.")
+            raise SeedbenchError(
+                f"The split paper is all seven sets, and {', '.join(absent)} is not here; add its file."
+            )
         return self._splits[split]
 
     def question(self, task_id: str) -> Question:

@@ -7,6 +7,8 @@ hits = find(retriever, "who wrote it", 3)
 from __future__ import annotations
 
 import atexit
+import json
+import os
 import shutil
 import tempfile
 import threading
@@ -23,10 +25,11 @@ from seedbench.indexes.bm25 import Bm25
 
 KINDS = ("bm25", "lucene", "dense", "hybrid")  # what can be built over passages that come with the questions
 K1, B = 1.2, 0.75  # two points better than Anserini's 0.9 and 0.4 on questions with their own passages
+SHELF = "SEEDBENCH_INDEXES"  # environment variable: a folder of index folders, which open by their names
 CACHED = 10_000  # queries whose hits are kept: rollouts of one question ask the same again
 NEEDS_INDEX = (
     "These questions come without passages: they were asked of Wikipedia (wiki-18). Build an index, "
-    "`seedbench index build bm25 wiki-18.jsonl INDEX`, or serve one, and name it with --retriever INDEX or URL."
+    "`seedbench index build wiki-18.jsonl INDEX --kind lucene`, or serve one, and name it: --retriever INDEX or URL."
 )
 _lock = threading.Lock()
 
@@ -50,7 +53,7 @@ def _open(dataset: Dataset | None, name: str) -> Retriever:
         return _cached(_bm25(passages) if name == "bm25" else _built(name, passages))
     if name.startswith(("http://", "https://")):
         return _cached(_need("search_client", "search servers").RemoteRetriever(name))
-    if not Path(name).is_dir():
+    if not Path(name).is_dir() and not os.environ.get(SHELF):
         raise SeedbenchError(
             f"There is no retriever {name}: give {', '.join(KINDS)}, the folder of an index, or the URL of a server."
         )
@@ -72,12 +75,15 @@ def _bm25(passages: Sequence[Passage]) -> Retriever:
 
 def _built(kind: str, passages: Sequence[Passage]) -> Retriever:
     """An index of another kind over a few passages, in a folder that goes when the process does."""
-    folder = Path(tempfile.mkdtemp(prefix="seedbench-index-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    corpus = _need("corpus", "corpora").Corpus.of(passages)
-    module = import_module(_need("folder", "index folders").KINDS[kind])
-    manifest = module.build(corpus, folder, {}, lambda *_: None)
-    retriever: Retriever = module.open(folder, manifest, corpus)
+    folders = _need("folder", "index folders")
+    place = Path(tempfile.mkdtemp(prefix="seedbench-index-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    with (place / "passages.jsonl").open("w", encoding="utf-8") as out:
+        for passage in passages:
+            out.write(json.dumps({"id": passage.id, "title": passage.title, "text": passage.text}) + "\n")
+    settings = {"k1": K1, "b": B} if kind == "lucene" else {}
+    folders.build(kind, place / "passages.jsonl", place / "index", settings, say=lambda sentence: None)
+    retriever: Retriever = folders.open_index(place / "index")
     return retriever
 
 

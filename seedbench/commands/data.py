@@ -10,6 +10,7 @@ from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
 
 from seedbench.commands.common import OptInt, lazy
 
+
 @dataclass(frozen=True)
 class DataList:
     """List the environments, their data sets and how many tasks each split holds."""
