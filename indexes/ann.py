@@ -25,12 +25,12 @@ CHUNK = 65_536  # rows added at a time
 MARGIN = 16  # hits beyond k that are asked for, so that ties at the k-th can go by id
 PER_LIST = 64  # training vectors a list
 UPLOAD_SECONDS = 300.0
-NEEDS = "pip install 'seedbench[dense]'"
+NEEDS = "pip install faiss-cpu"
 
 
 def distributions() -> list[str]:
     """The installed distributions that bring a package `faiss`, by name."""
-    names = {str(d.metadata["Name"]).lower().replace("_", "-") for d in metadata.distributions() if d.metadata["Name"]}
+    names = {str(d.metadata["Name"]).lower().replace("_", "-") for d in metadata.distributions()}
     return sorted(n for n in names if n == "faiss" or n.startswith(("faiss-cpu", "faiss-gpu", "faiss-cuda")))
 
 
@@ -147,7 +147,7 @@ def to_gpu(faiss: Any, index: Any) -> Any:
             "'seedbench[search-gpu]', or set SEEDBENCH_DENSE_DEVICE=cpu."
         )
     if not hasattr(index, "nprobe"):
-        raise SeedbenchError("Of FAISS's indexes only ivf and ivf_sq8 run on a GPU here: set SEEDBENCH_DENSE_DEVICE=cpu.")
+        raise SeedbenchError("Of FAISS's indexes only ivf and ivf_sq8 run on a GPU here: set the device to cpu.")
     options = faiss.GpuClonerOptions()
     options.useFloat16 = True
     resources = faiss.StandardGpuResources()

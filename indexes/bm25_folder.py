@@ -45,7 +45,7 @@ class Bm25Index:
 
 def bytes_needed(count: int, text_bytes: int, settings: Mapping[str, Any]) -> int:
     """Bytes of the arrays, from above for English text: at most one posting of 6 bytes every 7 bytes of text."""
-    return text_bytes + 64 * count + (4 << 20)
+    return text_bytes + 64 * count + (1 << 16)
 
 
 def build(corpus: Corpus, folder: Path, settings: Mapping[str, Any], report: Report) -> dict[str, Any]:

@@ -40,7 +40,9 @@ ENCODER = {"encoder": "wordllama", "model": None, "preset": None, "query_prefix"
            "pooling": None, "max_length": None, "dtype": None, "batch": None}  # fmt: skip
 SEARCH = {"index": "int8", "lists": 0, "probes": 16, "links": 32, "ef_construction": 80, "ef_search": 64}
 SETTINGS: dict[str, Any] = {**ENCODER, **SEARCH, "device": "cpu"}
-DEVICE = "SEEDBENCH_DENSE_DEVICE"  # environment variable: cpu or cuda, whatever the index was built on
+# Environment variables, for an index that was built elsewhere: cpu or cuda, and where the encoder's model is here.
+DEVICE, MODEL = "SEEDBENCH_DENSE_DEVICE", "SEEDBENCH_DENSE_MODEL"
+FACTS = "facts.json"  # what `build` returned
 # Which of SEARCH an index depends on, besides itself.
 _USES = {"ivf": ("lists", "probes"), "ivf_sq8": ("lists", "probes"), "hnsw": ("links", "ef_construction", "ef_search"),
          "hnsw_sq8": ("links", "ef_construction", "ef_search")}  # fmt: skip
@@ -132,6 +134,10 @@ def bytes_needed(count: int, text_bytes: int, settings: Mapping[str, Any]) -> in
 def build(corpus: Corpus, folder: Path, settings: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Encode in blocks that a killed build keeps, then, for FAISS, add them in chunks and drop them."""
     settings = checked(settings)
+    if (folder / FACTS).exists():  # killed after the last step, before the manifest
+        done: dict[str, Any] = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        _tidy(folder, settings)
+        return done
     if settings["index"] in GRAPHS:
         ann.load_faiss()  # missing or broken: said before hours of encoding
     encoder = open_encoder(_encoder_settings(settings))
@@ -143,21 +149,30 @@ def build(corpus: Corpus, folder: Path, settings: Mapping[str, Any], report: Rep
         facts["vectors"] = {"index": ann.build(vectors, settings, folder, report)}
         facts["faiss"] = {"version": ann.load_faiss().__version__,
                           "description": ann.description(settings, len(corpus))}  # fmt: skip
-        (folder / "vectors.npy").unlink()
-    (folder / shards.JOURNAL).unlink()
+    part = folder / f"{FACTS}.part"
+    part.write_text(json.dumps(facts), encoding="utf-8")
+    os.replace(part, folder / FACTS)
+    _tidy(folder, settings)
     return facts
 
 
+def _tidy(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Drop what only an unfinished build needs."""
+    (folder / shards.JOURNAL).unlink(missing_ok=True)
+    if settings["index"] in GRAPHS:
+        (folder / "vectors.npy").unlink(missing_ok=True)
+
+
 def open(folder: Path, manifest: Mapping[str, Any], corpus: Corpus) -> Dense:
-    """A built index. Raises SeedbenchError where the encoder is missing or another, or the files are not those built."""
+    """A built index. Raises SeedbenchError where the encoder is missing or another, or files are not those built."""
     settings, facts = checked(manifest["settings"]), manifest["facts"]
     device = os.environ.get(DEVICE) or settings["device"]
     try:
         config, shape, vectors = dict(facts["encoder"]), (len(corpus), int(facts["dim"])), dict(facts["vectors"])
     except (KeyError, TypeError, ValueError) as error:
         raise SeedbenchError(f"The manifest in {folder} says too little of its vectors: build it again.") from error
-    if "device" in config:
-        config["device"] = device
+    if config.get("encoder") == "transformers":
+        config |= {"device": device, "folder": os.environ.get(MODEL) or config.get("folder")}
     encoder = from_config(config)
     engine: Engine
     if settings["index"] in SCANS:

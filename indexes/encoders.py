@@ -109,7 +109,7 @@ def package_folder(package: str, purpose: str, extra: str) -> Path:
     spec = util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise SeedbenchError(f"{purpose} needs the package {package}: pip install 'seedbench[{extra}]'")
-    return Path(list(spec.submodule_search_locations)[0])
+    return Path(next(iter(spec.submodule_search_locations)))
 
 
 def sha256(path: Path) -> str:

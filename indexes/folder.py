@@ -16,12 +16,13 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
+import seedbench
 from seedbench.core import Retriever, SeedbenchError
 from seedbench.indexes import corpus as corpora
 from seedbench.indexes.corpus import Corpus, FileCorpus
@@ -132,7 +133,7 @@ def _build(wanted: dict[str, Any], path: Path, folder: Path, progress: Progress,
         "schema": SCHEMA,
         **wanted,
         "corpus": {"file": str(path), "digest": corpus.digest(), "count": len(corpus), "bytes": corpus.text_bytes},
-        "software": {"seedbench": metadata.version("seedbench"), "python": platform.python_version()},
+        "software": {"seedbench": seedbench.__version__, "python": platform.python_version()},
         "facts": facts,
         "digest": "",
     }
@@ -223,7 +224,8 @@ def open_index(name: Path | str, corpus: Corpus | Path | str | None = None) -> R
     """
     folder = find(name)
     if not (folder / MANIFEST).exists() and any(folder.glob("segments_*")):
-        retriever: Retriever = module("lucene").open_foreign(folder)
+        texts = Corpus.open(corpus) if isinstance(corpus, (str, Path)) else corpus
+        retriever: Retriever = module("lucene").open_foreign(folder, texts)
         return retriever
     manifest = read_manifest(folder)
     for file, said in manifest["files"].items():

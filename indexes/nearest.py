@@ -8,6 +8,7 @@ hits and scores on any machine, with any BLAS and any number of threads. Float r
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -131,4 +132,4 @@ class _Best:
 
     def split(self) -> list[Hits]:
         ends = np.searchsorted(self.queries, np.arange(len(self.least) + 1))
-        return [Hits(self.numbers[i:j], self.scores[i:j]) for i, j in zip(ends[:-1], ends[1:], strict=True)]
+        return [Hits(self.numbers[i:j], self.scores[i:j]) for i, j in pairwise(ends)]

@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 
 from seedbench.core import SeedbenchError
-from seedbench.indexes.encoders import (
-    Role, clean, config_digest, normalise, package_folder, refuse_unknown, sha256,
-)  # fmt: skip
+from seedbench.indexes.encoders import Role, clean, config_digest, normalise, package_folder, refuse_unknown, sha256
 from seedbench.indexes.threads import environment
 
 # As their authors describe them: prefixes of the two roles, pooling, and the tokens that are read of a text.
@@ -149,6 +147,9 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
         )
     if config["pooling"] not in ("mean", "cls"):
         raise SeedbenchError(f"There is no pooling {config['pooling']!r}: choose mean or cls.")
+    for name in ("query_prefix", "passage_prefix", "folder"):
+        if not isinstance(config[name], str):
+            raise SeedbenchError(f"{name} is {config[name]!r}: give a text.")
     if config["dtype"] not in ("float32", "float16", "bfloat16"):
         raise SeedbenchError(f"There is no dtype {config['dtype']!r}: choose float32, float16 or bfloat16.")
     for name in ("max_length", "batch"):
@@ -160,7 +161,10 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _folder_digest(folder: Path) -> str:
     """sha256 over the names and digests of all files that are read."""
     if not (folder / "config.json").is_file():
-        raise SeedbenchError(f"{folder} is no model folder (config.json is missing): download the model there first.")
+        raise SeedbenchError(
+            f"{folder} is no model folder (config.json is missing): download the model there, or say where it "
+            "is by --model, or SEEDBENCH_DENSE_MODEL for an index that is built."
+        )
     files = sorted({path for pattern in _READ for path in folder.glob(pattern)})
     if not any(path.suffix == ".safetensors" for path in files):
         raise SeedbenchError(f"{folder} holds no .safetensors file; other formats can run code and are not read.")

@@ -106,8 +106,9 @@ class _Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in (*self._files.values(), self._journal):
+        for file in self._files.values():
             file.close()
+        self._journal.close()
 
     def _open(self, name: str) -> IO[bytes]:
         part, done = self._folder / f"{name}.npy.part", self._folder / f"{name}.npy"

