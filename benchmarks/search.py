@@ -2,8 +2,8 @@
 
     python benchmarks/search.py --peer SEARCH_R1_CHECKOUT
 
-A generated corpus: 100,000 passages of 60 to 100 words of a Zipf law, in the shape of wiki-18, the commonest words being
-those that Lucene's English analyzer leaves out, as in English; queries of 3 to 12 such words, none twice; 3 passages a
+A generated corpus: 100,000 passages of 60 to 100 words of a Zipf law, in the shape of wiki-18; the commonest words are
+those that Lucene's English analyzer leaves out, as in English. Queries of 3 to 12 such words, none twice; 3 passages a
 query. Without --peer the ratios are to figures that were measured elsewhere (PEER).
 `--work DIR` keeps corpus and indexes for the next run.
 """

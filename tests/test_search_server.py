@@ -21,8 +21,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedbench.core import InfrastructureError, Passage, SeedbenchError
-from seedbench.indexes import search_server
+from seedbench.envs.searchqa.data import open_dataset
+from seedbench.envs.searchqa.retrieval import open_retriever
+from seedbench.indexes import folder, search_server
 from seedbench.indexes.bm25 import Bm25
+from seedbench.indexes.search_client import RemoteRetriever
 from seedbench.indexes.search_server import Refused, SearchApp, understand
 from tests.search_servers import Slow, passages, process, served
 
@@ -329,3 +332,38 @@ def test_mistakes_on_the_command_line(tmp_path: Path) -> None:
     for option, says in (("--cache", "--cache is -1"), ("--queue", "--queue is -1"), ("--port", "--port is -1")):
         done = command(option, "-1")
         assert done.returncode == 2 and says in done.stderr
+
+
+@pytest.mark.parametrize("what", ["mini", "index"])
+def test_the_command_serves_what_the_environment_searches(tmp_path: Path, what: str) -> None:
+    if what == "mini":
+        args, expected = (), open_retriever(open_dataset("mini"), None)
+    else:
+        corpus = tmp_path / "corpus.jsonl"
+        corpus.write_text("".join(f"{json.dumps(contents(p))}\n" for p in passages()))
+        folder.build("bm25", corpus, tmp_path / "index", say=lambda text: None)
+        args, expected = ("--index", str(tmp_path / "index")), folder.open_index(tmp_path / "index")
+    port_file = tmp_path / "port"
+    options = ["--port", "0", "--port-file", str(port_file), *args]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "seedbench", "serve", "search", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        while not port_file.exists():
+            assert server.poll() is None, server.communicate()
+            time.sleep(0.02)
+        remote = RemoteRetriever(f"http://127.0.0.1:{int(port_file.read_text())}")
+        assert (remote.digest(), remote.exact) == (expected.digest(), True)
+        assert remote.search(["king of the river", "bell", ""], 3) == expected.search(
+            ["king of the river", "bell", ""], 3
+        )
+        remote.close()
+    finally:
+        server.terminate()
+    said, _ = server.communicate(timeout=20)
+    assert server.returncode == 0 and said.decode().endswith("stopped\n") and not port_file.exists()
+
+
+def test_a_folder_that_is_no_index_ends_the_command(tmp_path: Path) -> None:
+    done = command("--port", "0", "--index", str(tmp_path))
+    assert done.returncode == 2 and str(tmp_path) in done.stderr and "Traceback" not in done.stderr

@@ -15,7 +15,7 @@ from typing import Any
 from seedbench.core import SeedbenchError
 from seedbench.serve.server import GRACE, _write_port
 
-EXTRA = "a search server needs uvicorn and httptools: pip install 'seedbench[search]'."
+EXTRA = "a search server needs uvicorn and httptools: pip install 'seedbench[serve]'."
 CONNECTIONS = 1000  # at a time; one more is answered 503
 
 
