@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import sys
 import threading
 import time
@@ -16,14 +15,12 @@ from typing import Any, NoReturn
 
 from seedbench.core import InfrastructureError, Passage, SeedbenchError
 from seedbench.indexes.connections import MAX_ANSWER, Connections, Said, TooLong, cause
+from seedbench.indexes.search_shapes import API_VERSION, DIGEST_HEADER, MAX_QUERY, json_object, read
 
-API_VERSION = 1
-DIGEST_HEADER = "X-Seedbench-Digest"
 PASSING = (429, 502, 503, 504)  # statuses after which the same request may succeed
 RETRIES = 5  # after a connection that failed; a server that says it is busy is asked until the deadline
 BACKOFF = 0.1  # seconds, doubled at each retry
 QUIET = 30.0  # seconds that a server which was given up is left alone: hundreds of episodes shall not wait each
-MAX_QUERY = 100_000  # characters; more of one are not sent
 SLICE = 256  # queries a request
 PROBES = ("who was the first king", "capital city of the country", "born in the year", "river and mountain", "a song",
           "the war", "science prize", "football club")  # fmt: skip
@@ -130,7 +127,7 @@ class RemoteRetriever:
 
     def _describe(self) -> dict[str, Any]:
         status, _, data = self._ask("GET", "/digest")
-        about = _object(data) if status == 200 else {}
+        about = json_object(data) if status == 200 else {}
         if about.get("api") not in (None, API_VERSION):
             raise SeedbenchError(f"{self.url} speaks another version of the API: update seedbench on either side.")
         if not (isinstance(about.get("digest"), str) and isinstance(about.get("exact"), bool)):
@@ -152,7 +149,7 @@ class RemoteRetriever:
         body = json.dumps({"queries": [query[:MAX_QUERY] for query in queries], "topk": k, "return_scores": True})
         status, headers, data = self._ask("POST", "/retrieve", body.encode())
         if status != 200:
-            said = _object(data).get("message")
+            said = json_object(data).get("message")
             self._odd(f"HTTP {status} to /retrieve" + (f": {said}" if isinstance(said, str) else ""))
         about = self._about or {}
         if about.get("digest") and (now := headers.get(DIGEST_HEADER, about["digest"])) != about["digest"]:
@@ -201,40 +198,6 @@ class RemoteRetriever:
         raise InfrastructureError(why)
 
 
-def read(data: bytes, queries: int, k: int) -> list[list[Passage]]:
-    """The passages of an answer of /retrieve with scores. Raises ValueError for what is none to so many queries."""
-    result = _object(data).get("result")
-    if not isinstance(result, list) or len(result) != queries:
-        raise ValueError(f"result is no list of {queries} lists")
-    found = []
-    for hits in result:
-        if not isinstance(hits, list) or len(hits) > k:
-            raise ValueError(f"a list of hits is none, or has more than {k}")
-        found.append([_passage(hit) for hit in hits])
-    return found
-
-
-def _passage(hit: object) -> Passage:
-    """`contents` begins with the title, in quotes, and a line break. Without an id the text itself names a passage."""
-    score, said = (hit.get("score"), hit.get("document")) if isinstance(hit, dict) else (None, None)
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-        raise ValueError("a hit has no score")
-    if not isinstance(said, dict) or not isinstance(said.get("contents"), str):
-        raise ValueError("a document has no contents")
-    contents, title, name = said["contents"], said.get("title"), said.get("id")
-    if isinstance(title, str) and contents.startswith(f'"{title}"\n'):
-        text = contents[len(title) + 3 :]
-    else:
-        title, _, text = contents.partition("\n")
-        if len(title) > 1 and title[0] == title[-1] == '"':
-            title = title[1:-1]
-    if name is None:
-        name = "text:" + hashlib.sha256(contents.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    if isinstance(name, bool) or not isinstance(name, str | int):
-        raise ValueError("a document's id is no text")
-    return Passage(str(name), title, text, float(score))
-
-
 def _slices(queries: Sequence[str]) -> Iterator[Sequence[str]]:
     """At most 256 queries each, and 4 million characters where each has no more."""
     some: list[str] = []
@@ -247,14 +210,6 @@ def _slices(queries: Sequence[str]) -> Iterator[Sequence[str]]:
         some.append(query)
     if some:
         yield some
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        said = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}
 
 
 def _seconds(header: str | None) -> float:

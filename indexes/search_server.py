@@ -10,44 +10,33 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from seedbench.core import InfrastructureError, Passage, Retriever, SeedbenchError
 from seedbench.indexes.batching import Batcher, Full
 from seedbench.indexes.cache import Cached
 from seedbench.indexes.search_metrics import Metrics
+from seedbench.indexes.search_shapes import (
+    API_VERSION,
+    DIGEST_HEADER,
+    MAX_HITS,
+    MAX_K,
+    MAX_QUERIES,
+    MAX_QUERY,
+    TOP_K,
+    Refused,
+    answer,
+    understand,
+)
 from seedbench.indexes.warming import warm
 
-API_VERSION = 1
-TOP_K = 3  # where a request names none, as in Search-R1
 MAX_BODY = 32 << 20  # bytes
-MAX_QUERIES = 10_000  # a request
-MAX_QUERY = 100_000  # characters
-MAX_K = 1000
-MAX_HITS = 100_000  # queries times k of a request
 BODY_WAIT = 30.0  # seconds for a request's last byte
-DIGEST_HEADER = "x-seedbench-digest"
 JSON = b"application/json"
 LIMITS = {"body": MAX_BODY, "queries": MAX_QUERIES, "query": MAX_QUERY, "top_k": MAX_K, "hits": MAX_HITS}
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 log = logging.getLogger("seedbench.search")
-
-
-class Refused(Exception):
-    """A request that is answered with an error: HTTP status, a code for programs, one sentence for people."""
-
-    def __init__(self, status: int, code: str, message: str, *headers: tuple[str, str]):
-        super().__init__(message)
-        self.status, self.code, self.message, self.headers = status, code, message, headers
-
-
-class Asked(NamedTuple):
-    """A request that was understood."""
-
-    queries: list[str]
-    k: int
-    scores: bool
 
 
 class SearchApp:
@@ -220,53 +209,3 @@ async def _body(scope: MutableMapping[str, Any], receive: Receive) -> bytes:
     if len(body) > MAX_BODY:
         raise too_big
     return bytes(body)
-
-
-def understand(body: bytes) -> Asked:
-    """What a request to /retrieve asks for: {"queries": [...]} or {"query": "..."}, topk, return_scores.
-
-    No topk, null or 0 means 3. Raises Refused (400 or 413) for anything else.
-    """
-    try:
-        asked = json.loads(body)
-    except (ValueError, RecursionError):
-        asked = None
-    if not isinstance(asked, dict):
-        raise Refused(400, "malformed", 'the body is no JSON object: send {"queries": ["..."], "topk": 3}')
-    if unknown := sorted(asked.keys() - {"queries", "query", "topk", "return_scores"}):
-        says = f"{unknown[0][:50]!r} is not known here: queries or query, topk and return_scores are"
-        raise Refused(400, "malformed", says)
-    if ("queries" in asked) == ("query" in asked):
-        raise Refused(400, "malformed", "give either queries (a list of strings) or query (one string)")
-    queries = asked["queries"] if "queries" in asked else [asked["query"]]
-    if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
-        raise Refused(400, "malformed", "queries is a list of strings, query one string")
-    k, scores = asked.get("topk") or TOP_K, asked.get("return_scores") or False
-    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_K:
-        raise Refused(400, "malformed", f"topk is an integer from 1 to {MAX_K}")
-    if not isinstance(scores, bool):
-        raise Refused(400, "malformed", "return_scores is true or false")
-    if len(queries) > MAX_QUERIES or len(queries) * k > MAX_HITS:
-        says = f"a request is for {MAX_QUERIES} queries and {MAX_HITS} passages at most: send fewer queries at a time"
-        raise Refused(413, "too_many", says)
-    if any(len(query) > MAX_QUERY for query in queries):
-        raise Refused(413, "too_long", f"a query has more than {MAX_QUERY} characters: send its beginning")
-    return Asked(queries, k, scores)
-
-
-def answer(found: Sequence[Sequence[Passage]], scores: bool) -> bytes:
-    """The body of an answer: a list a query, whether one was asked or many, of documents or of documents and scores."""
-    if scores:
-        result: list[Any] = [[{"document": document(p), "score": p.score} for p in hits] for hits in found]
-    else:
-        result = [[document(p) for p in hits] for hits in found]
-    return json.dumps({"result": result}).encode()
-
-
-def document(passage: Passage) -> dict[str, str]:
-    """A passage as wiki-18 has it: the title, in quotes, is the first line of `contents`.
-
-    `title` is there only where it has a line break itself, and the first line would not tell.
-    """
-    said = {"id": passage.id, "contents": f'"{passage.title}"\n{passage.text}'}
-    return said | {"title": passage.title} if "\n" in passage.title else said

@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 from seedbench.core import InfrastructureError, Passage, SeedbenchError
 from seedbench.indexes import search_client
 from seedbench.indexes.bm25 import Bm25
-from seedbench.indexes.search_client import RemoteRetriever, read
-from seedbench.indexes.search_server import SearchApp, answer
+from seedbench.indexes.search_client import RemoteRetriever
+from seedbench.indexes.search_server import SearchApp
+from seedbench.indexes.search_shapes import answer, read
 from tests.search_servers import Slow, passages, process, served
 
 ODD = [Passage("a", "two\nlines", "king\n\ntext", 0.0), Passage("b", "", "king alone", 0.0),

@@ -26,7 +26,8 @@ from seedbench.envs.searchqa.retrieval import open_retriever
 from seedbench.indexes import folder, search_server
 from seedbench.indexes.bm25 import Bm25
 from seedbench.indexes.search_client import RemoteRetriever
-from seedbench.indexes.search_server import Refused, SearchApp, understand
+from seedbench.indexes.search_server import SearchApp
+from seedbench.indexes.search_shapes import Refused, document, understand
 from tests.search_servers import Slow, passages, process, served
 
 INDEX = Bm25(passages())
@@ -93,9 +94,9 @@ def test_three_passages_where_no_number_is_given(url: str, topk: dict[str, Any])
 
 
 def test_a_document_says_its_title_where_the_first_line_cannot() -> None:
-    plain = search_server.document(Passage("1", 'The "Ship"', "a\nb", 1.0))
+    plain = document(Passage("1", 'The "Ship"', "a\nb", 1.0))
     assert plain == {"id": "1", "contents": '"The "Ship""\na\nb'}
-    assert search_server.document(Passage("1", "a\nb", "c", 1.0))["title"] == "a\nb"
+    assert document(Passage("1", "a\nb", "c", 1.0))["title"] == "a\nb"
 
 
 @pytest.mark.parametrize(
