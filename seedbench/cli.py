@@ -13,6 +13,7 @@ import seedbench
 from seedbench.commands.data import Data
 from seedbench.commands.live import Doctor, Play, Serve
 from seedbench.commands.runs import Eval, Table
+from seedbench.commands.submit import Submit, Verify
 from seedbench.core import InfrastructureError, SeedbenchError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -21,6 +22,8 @@ Command = (
     Annotated[Eval, subcommand("eval")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Table, subcommand("table")]
+    | Annotated[Verify, subcommand("verify")]
+    | Annotated[Submit, subcommand("submit")]
     | Annotated[Data, subcommand("data")]
     | Annotated[Serve, subcommand("serve")]
     | Annotated[Doctor, subcommand("doctor")]
