@@ -7,12 +7,14 @@ The prompts come from playing the recorded texts again; what is wrong with a rep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from seedbench.core import Agent, Reply, Sampling, SeedbenchError, TextEnv, View
+from seedbench.core import Sampling, SeedbenchError, Trajectory, View
 from seedbench.exam import Exam
 from seedbench.leaderboard.files import Unreadable
+from seedbench.leaderboard.replay import Stored
 from seedbench.leaderboard.run import TOKENS, TRAJECTORIES, Run, place
 from seedbench.record import Key, Record, key
 from seedbench.rollout import Episode, play
@@ -64,25 +66,6 @@ def chunks(run: Run) -> Iterator[tuple[str, list[Told]]]:
         yield chunk[0].name[0], chunk
 
 
-class _Recorded(Agent):
-    """Says the recorded texts, so that play() shows what the agent saw."""
-
-    needs_env: ClassVar[bool] = True
-
-    def __init__(self, texts: dict[Key, list[str]]):
-        self.texts = texts
-
-    def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> list[Reply | Exception]:
-        assert envs is not None
-        return [self._reply(len(view.history), env) for view, env in zip(views, envs, strict=True)]
-
-    def _reply(self, turn: int, env: TextEnv) -> Reply | Exception:
-        assert env.playing is not None
-        task, trial = env.playing
-        texts = self.texts[task.env, task.split, task.id, trial]
-        return Reply(texts[turn]) if turn < len(texts) else SeedbenchError("the recording ends here")
-
-
 def rows(run: Run, exam: Exam, chunk: list[Told], policy: HFPolicy, wrong: Wrong) -> Iterator[Row]:
     """The replies of some episodes whose prompt and form are right; what is wrong with the others is told."""
     seen = _play_again(run, exam, chunk, wrong)
@@ -104,20 +87,31 @@ def rows(run: Run, exam: Exam, chunk: list[Told], policy: HFPolicy, wrong: Wrong
 
 def _play_again(run: Run, exam: Exam, chunk: list[Told], wrong: Wrong) -> dict[Key, list[View]]:
     """What the agent saw at each turn, by episode."""
-    config = run.config_for(exam.env_id, "mini")  # of which only seed and parse mode are asked
     known = {(t.split, t.id): t for tasks in exam.tasks.values() for t in tasks}
-    episodes, texts = [], {}
+    episodes, wanted = [], {}
     for number, name, line, _ in chunk:
         task = known.get((line["split"], line["task"]))
-        episode = Episode(task, config.seed, line["trial"], exam.hint) if task else None
+        episode = Episode(task, run.configs[0].seed, line["trial"], exam.hint) if task else None
         if episode is None or episode.env_seed != line["seed"]:
             why = "its seed does not follow from the run's" if episode else "the exam holds no such task"
             wrong("prompt", place(number, name), f"{why}: its random streams could be chosen freely.")
             continue
         episodes.append(episode)
-        texts[name] = [step["text"] for step in line["steps"]]
-    played = play(exam.make, episodes, _Recorded(texts), slots=EPISODES, prompt=exam.prompt, mode=config.parse)
-    return {(t.task.env, t.task.split, t.task.id, t.trial): [step.view for step in t.steps] for t in played}
+        wanted[name] = line
+    agent = Stored(line for _, name, line, _ in chunk if name in wanted)
+    played = play(exam.make, episodes, agent, slots=EPISODES, prompt=exam.prompt, mode=run.mode)
+    return {(t.task.env, t.task.split, t.task.id, t.trial): _views(t, exam, wanted) for t in played}
+
+
+def _views(t: Trajectory, exam: Exam, lines: dict[Key, Record]) -> list[View]:
+    """What was seen; where an environment promises the score alone, as the record has it."""
+    views = [step.view for step in t.steps]
+    if exam.protocol["replay"] == "exact":
+        return views
+    steps = lines[t.task.env, t.task.split, t.task.id, t.trial]["steps"]
+    past = tuple((step["observation"], step["action"]) for step in steps)
+    seen = [replace(v, observation=past[k][0], history=past[:k]) for k, v in enumerate(views[: len(past)])]
+    return [replace(v, messages=tuple(exam.prompt.render(v))) for v in seen]
 
 
 def _fault(step: Record, ids: Record, view: View, policy: HFPolicy, sampling: Sampling) -> tuple[str, str] | None:
