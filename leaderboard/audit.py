@@ -12,7 +12,11 @@ stream    (sampled by our own engine) each token is the one that the declared ra
 logprob   the recorded log-probabilities are those of the declared distribution
 typical   summed over an episode and over the run, the tokens are as likely as samples are (evidence.Surprise)
 
-What it cannot tell: docs/leaderboard.md.
+Of our own scripted agents, which have no tokens, every reply is asked for again (leaderboard.scripted).
+
+What stays invisible: the choice of the best of several run seeds; an edit of tokens of which the model was certain
+anyway, or within rounding (wide for half precision); weights that have learnt the exam's answers. For an engine whose
+random stream is not known, also the best of several samples, and an expert's words where they are typical of the model.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from seedbench.leaderboard.files import Unreadable
 from seedbench.leaderboard.findings import Finding, Options
 from seedbench.leaderboard.recorded import Row, chunks, rows
 from seedbench.leaderboard.run import TOKENS, Run, place
+from seedbench.leaderboard.scripted import check_scripted, is_scripted
 
 if TYPE_CHECKING:
     from seedbench.policy.hf import HFPolicy
@@ -47,7 +52,11 @@ _SHOWN = 5  # findings of one kind; the rest are counted
 def check_audit(run: Run, options: Options) -> list[Finding]:
     """What a forward pass finds wrong. Raises SeedbenchError where the verifier has to name the model."""
     try:
+        if is_scripted(run):
+            return check_scripted(run)
         if reason := impossible(run):
+            if run.results.agent.get("kind") == "api" and options.beacon and options.model:
+                return []  # on the way to the level reproduced, which an endpoint that the verifier names can take
             return [Finding("audit", run.stated, f"an audit is not possible: {reason}")]
         policy = load(run, options)
         if found := wrong_model(run, policy):
@@ -86,11 +95,11 @@ def load(run: Run, options: Options) -> HFPolicy:
     return HFPolicy.load(spec, device=options.device, dtype=str(dtype), chat_template=options.chat_template)
 
 
-def wrong_model(run: Run, policy: HFPolicy) -> list[Finding]:
+def wrong_model(run: Run, policy: HFPolicy, level: str = "audit") -> list[Finding]:
     """Where the loaded model is not the recorded one, by the digest of its weights and chat template above all."""
     was, now = run.results.agent, policy.describe()
     return [
-        Finding("audit", f"agent.{name}", f"the run says {was.get(name)!r:.80}, the model loaded is {now[name]!r:.80}.")
+        Finding(level, f"agent.{name}", f"the run says {was.get(name)!r:.80}, the model loaded is {now[name]!r:.80}.")
         for name in SAME
         if was.get(name) != now[name]
     ]

@@ -95,19 +95,14 @@ def _weigh(
     out["cumulants"] = torch.stack(
         [torch.logsumexp((1 + tilt) * logp, -1).double() + tilt * entropy for tilt in TILTS], -1
     )
-    nuclei, out["outside"] = [logp], zero
-    if heat and sampling.top_p < 1:
-        full, _ = log_distribution(logits, heat)
-        out["outside"] = _outside(full, ids, sampling.top_p, slack)
-        for shift in (-slack, slack):  # the sets of tokens that rounding could have cut off
-            nuclei.append(log_distribution(logits, heat, _moved(sampling.top_p, shift))[0])
-    given = torch.from_numpy(recorded).to(ids.device)
-    out["drift"] = torch.stack([(_at(n, ids).double() - given).abs() for n in nuclei]).amin(0)
+    full = logp if sampling.top_p == 1 or not heat else log_distribution(logits, heat)[0]
+    mass = _Masses(full.double(), ids, sampling.top_p if heat else 1.0, slack)
+    out["outside"] = mass.outside
+    out["drift"] = mass.drift(torch.from_numpy(recorded).to(ids.device))
     out["miss"], out["expected"] = zero, logp.argmax(-1)
     if uniform is not None and heat:
         u = torch.from_numpy(uniform).to(ids.device)
-        out["miss"] = torch.stack([_miss(n, ids, u) for n in nuclei]).amin(0)
-        out["expected"] = draw(logp, u)
+        out["miss"], out["expected"] = mass.miss(u), draw(logp, u)
     return {name: value.cpu().numpy() for name, value in out.items()}
 
 
@@ -120,33 +115,77 @@ def _weighted(p: Tensor, values: Tensor) -> Tensor:
     return (p * values.double()).masked_fill(p == 0, 0.0).sum(-1)
 
 
-def _outside(full: Tensor, ids: Tensor, top_p: float, slack: float) -> Tensor:
-    """How far in log-odds the mass before a token exceeds top-p, ties and rounding taken in its favour."""
+class _Masses:
+    """The probability below (smaller ids), at and above each token, of tokens that are surely, or perhaps, in top-p.
+
+    Rounding may have moved the cut, and the rank of tokens that are nearly alike; both are bounded, not guessed.
+    """
+
+    def __init__(self, full: Tensor, ids: Tensor, top_p: float, slack: float):
+        """`full` (N, V) float64 log-probabilities before top-p."""
+        import torch
+
+        p = full.exp()
+        sure, maybe, self.outside = torch.ones_like(p), torch.zeros_like(p), torch.full_like(p[:, 0], -math.inf)
+        if top_p < 1:
+            sure, maybe, outside = _nucleus(full, top_p, slack)
+            self.outside = _at(outside, ids)
+        self.own_logp, self.own = _at(full, ids), _at(p, ids)
+        self.below, self.above = _around(p * sure, ids)
+        self.perhaps_below, self.perhaps_above = _around(p * maybe, ids)
+
+    def drift(self, recorded: Tensor) -> Tensor:
+        """Distance from the recorded log-probability to those that are possible."""
+        import torch
+
+        least = self.own + self.below + self.above
+        most = least + self.perhaps_below + self.perhaps_above
+        low, high = self.own_logp - most.log(), self.own_logp - least.log()
+        return torch.maximum(low - recorded, recorded - high).clamp(min=0.0).nan_to_num(nan=math.inf)
+
+    def miss(self, u: Tensor) -> Tensor:
+        """Distance in log-odds from `u` to the token's widest interval of the cumulative distribution."""
+        import torch
+
+        low = self.below / (self.below + self.own + self.above + self.perhaps_above)
+        upto = self.below + self.perhaps_below + self.own
+        high = upto / (upto + self.above)
+        tiny = 1e-12  # float64 sums over a vocabulary are no better
+        under = torch.logit((low - tiny).clamp(min=0.0)) - torch.logit((u + tiny).clamp(max=1.0))
+        over = torch.logit((u - tiny).clamp(min=0.0)) - torch.logit((high + tiny).clamp(max=1.0))
+        miss = torch.maximum(under.nan_to_num(nan=0.0), over.nan_to_num(nan=0.0)).clamp(min=0.0)
+        return miss.masked_fill(self.own == 0, math.inf)
+
+
+def _around(p: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The sums of (N, V) `p` over ids below and above `ids`."""
     import torch
 
-    before = full.double().exp().masked_fill(full <= _at(full, ids)[:, None] + slack, 0.0).sum(-1)
-    return torch.logit(before.clamp(max=1.0)) - math.log(top_p / (1 - top_p))
+    upto = p.cumsum(-1)
+    below = torch.where(ids > 0, _at(upto, (ids - 1).clamp(min=0)), torch.zeros_like(upto[:, 0]))
+    return below, (upto[:, -1] - _at(upto, ids)).clamp(min=0.0)
 
 
-def _moved(share: float, shift: float) -> float:
-    """`share` in (0, 1), moved by `shift` in log-odds."""
-    odds = math.log(share / (1 - share)) + shift
-    return min(1.0, 1 / (1 + math.exp(-odds))) if odds > -700 else 5e-324
+def _nucleus(full: Tensor, top_p: float, slack: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(N, V) 0/1: in top-p whatever rounding did; in it or not; and by how much in log-odds a token is outside of it.
 
-
-def _miss(logp: Tensor, ids: Tensor, u: Tensor) -> Tensor:
-    """Distance in log-odds from `u` to the token's interval of the cumulative distribution, in the order of ids."""
+    The mass of all likelier tokens decides. It is least if those that are nearly as likely count as less likely.
+    """
     import torch
 
-    cdf = logp.double().exp().cumsum(-1)
-    total = cdf[:, -1]
-    high = _at(cdf, ids) / total
-    low = torch.where(ids > 0, _at(cdf, (ids - 1).clamp(min=0)) / total, torch.zeros_like(high))
-    tiny = 1e-12  # float64 sums over a vocabulary are no better
-    below = torch.logit((low - tiny).clamp(min=0.0)) - torch.logit((u + tiny).clamp(max=1.0))
-    above = torch.logit((u - tiny).clamp(min=0.0)) - torch.logit((high + tiny).clamp(max=1.0))
-    miss = torch.maximum(below.nan_to_num(nan=0.0), above.nan_to_num(nan=0.0)).clamp(min=0.0)
-    return torch.where(high - low > 0, miss, torch.full_like(miss, math.inf))  # a token of probability 0
+    ranked, order = full.sort(stable=True, dim=-1, descending=True)
+    p = ranked.exp()
+    first = torch.cat([torch.zeros_like(p[:, :1]), p.cumsum(-1)], -1)  # mass of the first k tokens, k from 0
+    least = first.gather(-1, torch.searchsorted(-ranked, -ranked - slack))
+    most = first.gather(-1, torch.searchsorted(-ranked, -ranked + slack, right=True)) - p
+    cut = math.log(top_p / (1 - top_p))
+    outside = torch.logit(least.clamp(0.0, 1.0)) - cut
+    sure = torch.logit(most.clamp(0.0, 1.0)) - cut < -slack
+    maybe = (outside < slack) & ~sure
+    back = torch.empty_like(order).scatter(
+        -1, order, torch.arange(order.shape[-1], device=order.device).expand_as(order)
+    )
+    return tuple(values.gather(-1, back) for values in (sure.double(), maybe.double(), outside))  # type: ignore[return-value]
 
 
 @dataclass
