@@ -2,9 +2,10 @@
 
     python benchmarks/audit.py [--steps 0,50,200,600] [--tasks 8] [--honest 4] [--forged 2] [--folder DIR]
 
-Trains a tiny policy (half a million parameters, its own tokenizer) on demonstrations of our oracle on ALFWorld mini, keeps
-checkpoints of growing quality, lets each play honestly and lets forgers who have everything (checkpoint, tokenizer,
-this code) pass off other texts as its own; audits every run and prints one table. Minutes on one core.
+Trains a tiny policy (0.4 million parameters, its own tokenizer) on demonstrations of our oracle on ALFWorld mini,
+keeps checkpoints of growing quality, lets each play honestly and lets forgers who have everything (checkpoint,
+tokenizer, this code) pass off other texts as its own; audits every run and prints one table. Some ten minutes of one
+core; with --folder, checkpoints that are there are used again.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def demonstrations() -> list[tuple[Any, str]]:
 
 
 def tokenizer_of(rows: list[tuple[Any, str]]) -> Any:
-    """Byte-level BPE of 1,536 tokens, trained on the prompts."""
+    """Byte-level BPE of at most 768 tokens, trained on the prompts."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -57,7 +58,7 @@ def tokenizer_of(rows: list[tuple[Any, str]]) -> Any:
     raw.decoder = decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
-        vocab_size=1536, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
+        vocab_size=768, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
     )
     raw.train_from_iterator((m["content"] + " " + reply for messages, reply in rows for m in messages), trainer)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=SPECIAL[0], pad_token=SPECIAL[0])
@@ -72,15 +73,16 @@ def train(steps: list[int], folder: Path) -> dict[int, HFPolicy]:
 
     from seedbench.policy.decoding import Net, token_logprobs
 
+    if all((folder / str(step) / "config.json").exists() for step in steps):
+        return {step: HFPolicy.load(folder / str(step), device="cpu") for step in steps}
     rows = demonstrations()
     tokenizer = tokenizer_of(rows)
     model = tiny_model(len(tokenizer), **SHAPE, max_position_embeddings=CONTEXT)
     policy = HFPolicy(model, tokenizer)
     end = max(policy.stop_ids)
     ids = [(policy.encode(m), [*tokenizer.encode(reply, add_special_tokens=False), end]) for m, reply in rows]
-    print(
-        f"{model.num_parameters():,} parameters, {len(ids)} replies, {np.mean([len(p) for p, _ in ids]):.0f} tokens a prompt"
-    )
+    length = np.mean([len(p) for p, _ in ids])
+    print(f"{model.num_parameters():,} parameters, {len(ids)} replies, {length:.0f} tokens a prompt")
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95))
     rng, net, began = np.random.default_rng(stream("benchmark", "audit")), Net(model), time.process_time()
     kept, loss = {}, torch.tensor(math.nan)
@@ -113,6 +115,12 @@ def forgeries(temperature: float, other: HFPolicy, tasks: int) -> dict[str, impo
     return found
 
 
+def exam_of(tasks: int, seed: int, temperature: float) -> Config:
+    """Half of the tasks from each split."""
+    played = {"env": "alfworld", "split": "seen,unseen", "limit": tasks // 2, "seed": seed}
+    return Config(agent="model", temperature=temperature, max_new_tokens=NEW, **played)  # type: ignore[arg-type]
+
+
 class Line:
     """One row of the table."""
 
@@ -135,9 +143,9 @@ class Line:
 
     def __str__(self) -> str:
         tests = "".join(f"{self.by[test] or '-':>8}" for test in TESTS)
-        z = f"{min(self.z):+7.1f} {max(self.z):+7.1f}"
         if not self.runs:
             return f"{self.same} runs came out as the honest ones, byte for byte"
+        z = f"{min(self.z):+7.1f} {max(self.z):+7.1f}"
         return (
             f"{self.won / self.played:5.0%} {self.caught:>4}/{self.runs:<3}{tests} {np.mean(self.share):8.2%} {z}"
             + f"   {self.same} same" * (self.same > 0)
@@ -157,27 +165,24 @@ def main() -> None:
         steps = [int(s) for s in args.steps.split(",")]
         policies = train(steps, folder / "model")
         print(
-            f"\n{args.tasks} episodes a run; the tests count runs in which they failed; off: tokens that fail stream or argmax"
+            f"\n{args.tasks} episodes a run; columns of tests: runs that failed; off: tokens that fail stream or argmax"
         )
-        print(
-            f"{'step':>5} {'T':>4} {'what was recorded':26} {'won':>5} {'caught':>8}"
-            + "".join(f"{t:>8}" for t in TESTS)
-            + "      off       z (least, most)"
-        )
+        heads = "".join(f"{test:>8}" for test in TESTS)
+        print(f"{'step':>5} {'T':>4} {'what was recorded':26} {'won':>5} {'caught':>8}{heads}      off  z from      to")
         for k, step in enumerate(steps):
             other = policies[steps[k + 1] if k + 1 < len(steps) else steps[k - 1]]
             for temperature in (0.0, 0.4, 1.0):
                 plays = {"the truth": impostor.honest, **forgeries(temperature, other, args.tasks)}
-                heads: set[str] = set()
+                truth: set[str] = set()
                 for name, how in plays.items():
                     line = Line()
                     for seed in range(args.honest if how is impostor.honest else args.forged):
-                        config = Config(agent="model", env="alfworld", split="seen,unseen", limit=args.tasks // 2, seed=seed, temperature=temperature, max_new_tokens=NEW)  # fmt: skip
+                        config = exam_of(args.tasks, seed, temperature)
                         out = folder / "runs" / f"{step}-{temperature}-{name.replace(' ', '-')}-{seed}"
                         run = Run(impostor.run(policies[step], how, config, out))
                         if how is impostor.honest:
-                            heads.add(run.results.chain_head)
-                        elif run.results.chain_head in heads:  # nothing was forged: no try was better, say
+                            truth.add(run.results.chain_head)
+                        elif run.results.chain_head in truth:  # nothing was forged: no try was better, say
                             line.same += 1
                             continue
                         line.add(run, audit(run, policies[step]))

@@ -50,7 +50,7 @@ class Outcome:
             from scipy.stats import binomtest, fisher_exact
         except ImportError as error:
             raise SeedbenchError(
-                f"the level reproduced needs scipy ({error}); install it with `pip install scipy`."
+                f"the level reproduced needs scipy ({error}); install it with `pip install seedbench[verify]`."
             ) from error
         table = [[self.won, self.played - self.won], [self.claimed, self.tasks - self.claimed]]
         against = binomtest(self.won, self.played, self.claimed / self.tasks).pvalue
@@ -58,10 +58,9 @@ class Outcome:
 
     def __str__(self) -> str:
         binomial, fisher = self.p_values()
-        return (
-            f"{self.won} of {self.played} tasks won ({self.won / self.played:.1%}), claimed {self.claimed} of "
-            f"{self.tasks} ({self.claimed / self.tasks:.1%}); exact binomial p {binomial:.3g}, two-sample p {fisher:.3g}"
-        )
+        now = f"{self.won} of {self.played} tasks won ({self.won / self.played:.1%})"
+        then = f"claimed {self.claimed} of {self.tasks} ({self.claimed / self.tasks:.1%})"
+        return f"{now}, {then}; exact binomial p {binomial:.3g}, two-sample p {fisher:.3g}"
 
 
 def check_reproduced(run: Run, options: Options) -> list[Finding]:

@@ -63,7 +63,11 @@ def test_arrows_point_into_the_core(name: str, path: Path) -> None:
         "leaderboard": {"core", "prompts", "record", "stats", "rollout", "results", "summarize", "exam", "leaderboard"},
     }
     # Two levels of verification load the model itself, inside functions.
-    models = {"agents", "policy"} if name.split(".")[-1] in ("audit", "evidence", "recorded", "scripted", "reproduced") else set()
+    models = (
+        {"agents", "policy"}
+        if name.split(".")[-1] in ("audit", "evidence", "recorded", "scripted", "reproduced")
+        else set()
+    )
     for module in ours:
         target = module.split(".")[1]
         if area in allowed:
