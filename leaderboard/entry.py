@@ -17,7 +17,7 @@ from seedbench.leaderboard import files
 from seedbench.leaderboard.files import Unreadable
 from seedbench.results import Results
 
-SCHEMA = "seedbench.entry/1"
+SCHEMA: Literal["seedbench.entry/1"] = "seedbench.entry/1"
 LEVELS = ("form", "parse", "replay", "audit", "reproduced")
 Level = Literal["form", "parse", "replay", "audit", "reproduced"]
 

@@ -56,6 +56,8 @@ def parse_object(data: bytes, name: str) -> dict[str, Any]:
     """A JSON object from strict UTF-8 JSON; raises Unreadable, which calls it `name`, for anything else."""
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_no_twins, parse_constant=_no_constant)
+        if b"\\ud" in data or b"\\uD" in data:  # half of a surrogate pair is a string that no file can hold
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:  # JSON and Unicode errors are ValueErrors too
         raise Unreadable(f"{name} is not valid JSON ({error}).") from None
     if not isinstance(value, dict):

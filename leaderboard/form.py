@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from seedbench.exam import Exam, protocol
 from seedbench.leaderboard.files import Unreadable
 from seedbench.leaderboard.findings import MAX_FINDINGS, Finding, Options
-from seedbench.leaderboard.run import TRAJECTORIES, Run, place
+from seedbench.leaderboard.run import TOKENS, TRAJECTORIES, Run, place
 from seedbench.record import Record, canonical, key
 from seedbench.results import Result
 from seedbench.rollout import Episode
@@ -83,6 +84,8 @@ def _entry(run: Run) -> Said:
     ours = {"kind": run.results.agent.get("kind"), "skills_at_inference": bool(run.results.protocol.get("skill"))}
     said += _differences("agent", {k: getattr(entry.agent, k) for k in ours}, ours, "the results say")
     said += _differences("software", entry.software, run.results.software, "the results say")
+    if more := sorted(set(os.listdir(run.folder)) - {"entry.json", TRAJECTORIES, TOKENS}):
+        said.append((more[0][:100], "no file of this name belongs to an entry"))
     if run.folder.name != entry.id:
         said.append(("id", f"says {entry.id}, the folder's name is {run.folder.name}"))
     return said
@@ -222,8 +225,8 @@ def _differences(where: str, stated: object, true: object, words: str) -> Said:
     if isinstance(stated, list) and isinstance(true, list) and len(stated) == len(true):
         pairs = enumerate(zip(stated, true, strict=True))
         return [d for i, (a, b) in pairs for d in _differences(f"{where}[{i}]", a, b, words)]
-    if type(stated) is type(true) is float:
-        same = math.isclose(stated, true, rel_tol=1e-9, abs_tol=1e-12)
+    if type(stated) in (int, float) and type(true) in (int, float):
+        same = math.isclose(stated, true, rel_tol=1e-9, abs_tol=1e-12)  # type: ignore[arg-type]
     else:
         same = type(stated) is type(true) and stated == true
     return [] if same else [(where, f"says {_short(stated)}, {words} {_short(true)}")]

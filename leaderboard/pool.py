@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -20,7 +21,7 @@ from seedbench.exam import Config
 from seedbench.leaderboard.findings import Finding, Options
 
 CHUNK = 16  # lines that one call takes
-WORTH_A_PROCESS = 100  # episodes; a process takes half a second to start
+WORTH_A_PROCESS = 250  # episodes; a process takes half a second to start
 
 
 class Worker(Protocol):
@@ -43,8 +44,9 @@ class Pool:
 
     def __enter__(self) -> Pool:
         if self.workers > 1:  # spawned, not forked: nothing of this process can reach an environment
-            how = {"mp_context": get_context("spawn"), "initializer": _start}
-            self._processes = ProcessPoolExecutor(self.workers, initargs=(self._make, self._configs), **how)  # type: ignore[arg-type]
+            self._processes = ProcessPoolExecutor(
+                self.workers, get_context("spawn"), initializer=_start, initargs=(self._make, self._configs)
+            )
         self._progress.start()
         return self
 
@@ -93,6 +95,7 @@ _worker: Worker | None = None  # of a spawned process
 
 def _start(make: Callable[[Sequence[Config]], Worker], configs: Sequence[Config]) -> None:
     global _worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the first one ends the others
     _worker = make(configs)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 
+from seedbench.leaderboard import store
 from seedbench.leaderboard.entry import LEVELS
 from seedbench.leaderboard.findings import Finding, Options
 from seedbench.leaderboard.run import Run
@@ -37,6 +39,28 @@ def verify(run: Run, level: str = "replay", options: Options = Options()) -> lis
         if found := check_of(name)(run, options):
             return found
     return []
+
+
+def verify_board(board: Path, level: str = "replay", options: Options = Options()) -> list[Finding]:  # noqa: B008
+    """What is wrong with a board: entries that its submissions do not hold as they stand there, the other way round,
+    and whatever is wrong with an entry. Raises SeedbenchError for a file that is no board."""
+    entries = {entry.id: entry for entry in store.read_board(board)}
+    folder = store.submissions(board)
+    there = {p.name for p in folder.iterdir() if p.is_dir() or p.is_symlink()} if folder.is_dir() else set()
+    found = [
+        Finding("form", f"submissions/{name}", "no entry of the board has this id")
+        for name in sorted(there - set(entries))
+    ]
+    for name, entry in entries.items():
+        if name not in there or (folder / name).is_symlink():
+            found.append(Finding("form", name, f"there is no folder submissions/{name}"))
+            continue
+        run = Run(folder / name)
+        said = verify(run, level, options)
+        if not said and run.entry != entry:
+            said = [Finding("form", "entry.json", f"it is not the entry of {board.name}")]
+        found += [f._replace(where=f"{name}: {f.where}") for f in said]
+    return found
 
 
 def notes(run: Run) -> list[str]:

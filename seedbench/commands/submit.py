@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,7 +25,7 @@ class Verify:
     """
 
     run: Positional[Path]
-    """Run folder, or a folder of leaderboard/submissions."""
+    """Run folder, a folder of leaderboard/submissions, or leaderboard.json: then all of its entries."""
     level: Literal["form", "parse", "replay", "audit", "reproduced"] = "replay"
     """How far to go."""
     data: OptStr = None
@@ -54,14 +55,18 @@ class Verify:
         given = {name: getattr(self, name) for name in names}
         given["chat_template"] = None if self.chat_template is None else str(self.chat_template)
         options = lazy("seedbench.leaderboard.findings", "Options")(**given)
+        if self.run.is_file():
+            self._report(lazy("seedbench.leaderboard.verify", "verify_board")(self.run, self.level, options), ())
+            return
         run = lazy("seedbench.leaderboard.run", "Run")(self.run, self.data)
         found = lazy("seedbench.leaderboard.verify", "verify")(run, self.level, options)
-        _print(found)
+        self._report(found, () if self.quiet or found else lazy("seedbench.leaderboard.verify", "notes")(run))
+
+    def _report(self, found: Sequence[Any], notes: Sequence[str]) -> None:
+        _print([*found, *(f"note: {note}" for note in notes)])
         if found:
             print(f"{self.run}: {len(found)} {'finding' if len(found) == 1 else 'findings'}")
             sys.exit(1)
-        for note in () if self.quiet else lazy("seedbench.leaderboard.verify", "notes")(run):
-            print("note:", note)
         print(f"{self.run}: verified, level {self.level}")
 
 
@@ -124,8 +129,8 @@ class Submit:
         print(f"{done.folder}: {'entered on' if done.new else 'is already on'} {done.board}")
 
 
-def _print(findings: Any) -> None:
+def _print(lines: Iterable[object]) -> None:
     from seedbench.view import visible
 
-    for finding in findings:
-        print(visible(str(finding)))
+    for line in lines:
+        print(visible(str(line)))
