@@ -16,6 +16,7 @@ pytest.importorskip("scipy", reason="scipy is not installed: pip install scipy")
 from seedbench import cli
 from seedbench.core import Agent, SeedbenchError, Task, stream
 from seedbench.leaderboard import reproduced as level
+from seedbench.leaderboard.audit import check_audit
 from seedbench.leaderboard.findings import Options
 from seedbench.leaderboard.reproduced import Outcome, draw, judge
 from seedbench.leaderboard.run import Run
@@ -170,7 +171,10 @@ def test_an_endpoint_that_the_verifier_names(expert: Path, tmp_path: Path) -> No
     run = set_agent(expert, tmp_path / "r", kind="api", spec="openai:m@http://127.0.0.1:1/v1", model="m")
     (found,) = check(run, model="openai:other@http://127.0.0.1:1/v1")
     assert found.where == "agent.model"
-    agent = level.agent_of(Run(run), Options(model="openai:m@http://127.0.0.1:1/v1"))
+    named = Options(model="openai:m@http://127.0.0.1:1/v1", beacon=BEACON)
+    assert check_audit(Run(run), named) == []  # passed over on the way to this level only
+    assert len(check_audit(Run(run), Options(model=named.model))) == len(check_audit(Run(run), Options())) == 1
+    agent = level.agent_of(Run(run), named)
     assert isinstance(agent, Agent) and agent.describe()["model"] == "m"
 
 
