@@ -23,12 +23,15 @@ class Finding(NamedTuple):
 class Options:
     """How to verify; nothing here changes what is true of a run.
 
-    `workers` processes replay (0 chooses). `model`, `device` and `beacon` serve the levels that load the model itself:
-    a folder or hub id in the place of the one that the run names, where it runs, and what seeds the drawn tasks.
+    `workers` processes replay (0 chooses). The rest serves the levels that load the model itself: a folder, hub id or
+    endpoint in the place of the hub id that the run names, where it runs, a chat template in the place of its own,
+    what seeds the drawn tasks, and how many are drawn of a split.
     """
 
     workers: int = 0
     quiet: bool = False  # no progress bars
     model: str | None = None
     device: str = "auto"
+    chat_template: str | None = None
     beacon: str | None = None
+    tasks: int = 40

@@ -33,19 +33,28 @@ class Verify:
     workers: int = 0
     """Processes that replay; 0 takes one a core, and one alone for a small run."""
     model: OptStr = None
-    """audit, reproduced: the model's folder or hub id, if it is not where the run found it."""
+    """audit, reproduced: the model's folder, or its hub id if that is not the one the run names; reproduced also takes
+    openai:MODEL@URL. No path or address in the run is ever followed."""
     device: str = "auto"
     """audit, reproduced: auto, cpu, cuda, cuda:1, mps."""
+    chat_template: OptPath = None
+    """audit, reproduced: a jinja file, for a model that was played with one."""
     beacon: OptStr = None
     """reproduced: public words from after the submission that seed the choice of tasks."""
+    tasks: int = 40
+    """reproduced: how many tasks of each split are played."""
     quiet: bool = False
     """No progress bars, no notes."""
 
     def __call__(self) -> None:
         if self.workers < 0:
             raise SeedbenchError(f"--workers is {self.workers}: give 0 (chosen for you) or more.")
-        names = ("workers", "quiet", "model", "device", "beacon")
-        options = lazy("seedbench.leaderboard.findings", "Options")(**{name: getattr(self, name) for name in names})
+        if self.tasks < 1:
+            raise SeedbenchError(f"--tasks is {self.tasks}: give 1 or more.")
+        names = ("workers", "quiet", "model", "device", "beacon", "tasks")
+        given = {name: getattr(self, name) for name in names}
+        given["chat_template"] = None if self.chat_template is None else str(self.chat_template)
+        options = lazy("seedbench.leaderboard.findings", "Options")(**given)
         if self.run.is_file():
             self._report(lazy("seedbench.leaderboard.verify", "verify_board")(self.run, self.level, options), ())
             return
