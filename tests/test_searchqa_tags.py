@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seedbench.core import Mode
@@ -81,6 +81,7 @@ def test_strict_refuses(text: str, says: str) -> None:
         (A + " so there", A),
         ("<search>one\ntwo</search>", "<search>one</search>"),
         ("<think>never closed " + A, A),
+        ("<search>one<SEARCH>two", "<search>one</search>"),
     ],
 )
 def test_tolerant(text: str, action: str) -> None:
@@ -88,6 +89,7 @@ def test_tolerant(text: str, action: str) -> None:
 
 
 @given(BITS, st.sampled_from(["strict", "tolerant"]))
+@example("<search><SEARCH>", "tolerant")
 def test_what_is_parsed_can_be_played_and_parsed_again(text: str, mode: Mode) -> None:
     action, valid, reason = parse_block(text, mode)
     assert valid == (not reason) == bool(action)

@@ -57,8 +57,9 @@ def parse_block(text: str, mode: Mode = "strict") -> Parsed:
         return Parsed("", False, "no <search> or <answer> block")
     tag = max(opened, key=lambda name: said.rfind(f"<{name}>"))
     content, valid, reason = parse_tagged(text, mode, tag)
-    if mode == "tolerant":  # the block may be closed by the wrong tag
-        content = content.partition("</")[0].strip()
+    if mode == "tolerant":  # the block may be closed by the wrong tag, and hold one that only lower case made a tag
+        for mark in ("</", f"<{SEARCH}>", f"<{ANSWER}>"):
+            content = content.partition(mark)[0].strip()
         valid, reason = (valid, reason) if content or not valid else (False, f"empty <{tag}> block")
     return Parsed(block(tag, content), True) if valid else Parsed("", False, reason)
 
