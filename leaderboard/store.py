@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,6 +53,13 @@ def read_board(board: Path) -> list[Entry]:
     if twice := [name for i, name in enumerate(ids) if name in ids[:i]]:
         raise SeedbenchError(f"{board} holds {twice[0]} twice: delete one.")
     return sorted(entries, key=lambda entry: entry.id)
+
+
+def twins(entries: Iterable[Entry]) -> list[tuple[str, str]]:
+    """Entries of a run that another holds too, (id, the other's): counted twice it would be two agents or seeds."""
+    first: dict[str, str] = {}
+    pairs = [(entry.id, first.setdefault(entry.results.chain_head, entry.id)) for entry in entries]
+    return [(name, other) for name, other in pairs if name != other]
 
 
 def write_board(board: Path, entries: Sequence[Entry]) -> None:

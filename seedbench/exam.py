@@ -20,6 +20,7 @@ from seedbench.remote import connect, served_by
 from seedbench.rollout import Episode
 
 SPLITS = ("train", "dev", "seen", "unseen", "paper")
+STATED = ("seed", "trials", "limit", "preset", "parse", "skill", "backend")  # of Config, for all environments alike
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(extra="forbid", strict=True))
@@ -217,6 +218,6 @@ def make_env(env_id: str, **kwargs: Any) -> TextEnv:
 def protocol(config: Config, exams: Iterable[Exam]) -> dict[str, Any]:
     """What results.json says of how the exam was held."""
     return {
-        **{k: getattr(config, k) for k in ("seed", "trials", "limit", "preset", "parse", "skill", "backend")},
+        **{k: getattr(config, k) for k in STATED},
         "environments": {exam.env_id: exam.protocol for exam in exams},
     }

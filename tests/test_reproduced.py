@@ -20,6 +20,7 @@ from seedbench.leaderboard.audit import check_audit
 from seedbench.leaderboard.findings import Options
 from seedbench.leaderboard.reproduced import Outcome, draw, judge
 from seedbench.leaderboard.run import Run
+from seedbench.leaderboard.verify import not_done
 
 BEACON = "block 870000 of some public chain"
 
@@ -176,6 +177,8 @@ def test_an_endpoint_that_the_verifier_names(expert: Path, tmp_path: Path) -> No
     assert len(check_audit(Run(run), Options(model=named.model))) == len(check_audit(Run(run), Options())) == 1
     agent = level.agent_of(Run(run), named)
     assert isinstance(agent, Agent) and agent.describe()["model"] == "m"
+    assert "without the audit" in not_done(Run(run), "reproduced") and not not_done(Run(run), "replay")
+    assert not_done(Run(expert), "reproduced") == ""
 
 
 # Models
