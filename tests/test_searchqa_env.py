@@ -198,6 +198,8 @@ def test_settings_that_are_refused(island: Path, settings: dict[str, Any], says:
 def test_an_unknown_retriever(island: Path) -> None:
     with pytest.raises(SeedbenchError, match="There is no retriever elastic"):
         begin(island, retriever="elastic")
+    with pytest.raises(SeedbenchError, match="The retriever has no name: give bm25"):
+        begin(island, retriever="")
 
 
 def test_the_digest_names_what_outputs_depend_on(island: Path) -> None:
