@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import lzma
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from seedbench.core import SeedbenchError
-from seedbench.envs.searchqa import data
+from seedbench.envs.searchqa import data, files
 from seedbench.envs.searchqa.data import KINDS
 from seedbench.envs.searchqa.files import COUNTS, check, import_published
 from seedbench.envs.searchqa.published import Published
@@ -291,6 +292,27 @@ def test_import(tmp_path: Path) -> None:
     with pytest.raises(SeedbenchError, match="holds other questions already"):
         import_published(other, tmp_path / "dest", quiet)
     assert not list((tmp_path / "dest").rglob("*.part"))
+
+
+def test_an_import_that_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no data set of fewer questions: it is refused until the same command has ended."""
+    source = searchqa_island.write(tmp_path / "source")
+    put(source / "nq" / "test.jsonl", flashrag("n", 3))
+    write, calls = files._write_lines, iter((True, False))
+
+    def full(path: Path, rows: Iterable[Any]) -> None:
+        if not next(calls):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, rows)
+
+    monkeypatch.setattr(files, "_write_lines", full)
+    with pytest.raises(SeedbenchError, match="the disk is full; free some space and run the same command again"):
+        import_published(source, tmp_path / "dest", quiet)
+    with pytest.raises(SeedbenchError, match="has not finished: run the same"):
+        Published(tmp_path / "dest")
+    monkeypatch.undo()
+    import_published(source, tmp_path / "dest", quiet)
+    assert Published(tmp_path / "dest").digest() == Published(source).digest()
 
 
 def test_a_changed_import_is_damaged(tmp_path: Path) -> None:
