@@ -148,7 +148,12 @@ def episodes(run: Run) -> Said:
         where = place(number, key(line))
         said += [(where, fault) for fault in faults(line, episode, exam.protocol["max_steps"])]
         if not broken and (line["prev"] != head or line["hash"] != _hash(line)):
-            said.append((where, "prev and hash do not chain it to the line before: it was edited, or lines were"))
+            said.append(
+                (
+                    where,
+                    "prev and hash do not chain it to the line before: it was edited, or a line was moved or left out",
+                )
+            )
             broken = True
         head = line["hash"]
         group.append(summary(line, episode.task.kind))

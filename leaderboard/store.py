@@ -30,8 +30,6 @@ def board_file(given: Path | None) -> Path:
         return board
     if given.is_dir() or given.is_symlink():
         raise SeedbenchError(f"--board {given} is a folder or a link: name a file, new or written by submit.")
-    if not given.parent.is_dir():
-        raise SeedbenchError(f"--board {given}: there is no folder {given.parent}; make it first.")
     return given.resolve()
 
 
@@ -70,5 +68,6 @@ def write_board(board: Path, entries: Sequence[Entry]) -> None:
 @contextmanager
 def locked_board(board: Path) -> Iterator[None]:
     """Hold the board for this process: another submit waits until it is free. A kill releases it."""
+    board.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(board.with_name(f".{board.name}.lock")):
         yield

@@ -120,7 +120,7 @@ def environments(names: str) -> list[str]:
     for name in filter(None, (n.strip() for n in names.split(","))):
         if name.lower() not in ids:
             raise SeedbenchError(
-                f"--env {name} is not an environment: give a comma list of {', '.join(known)}, or all."
+                f"{name} is not an environment: there are {', '.join(known)} (--env takes a comma list, or all)."
             )
         chosen.append(ids[name.lower()])
     if not chosen:

@@ -161,9 +161,11 @@ def test_a_file_that_is_no_board_is_left_alone(text: str, played: Path, board: P
 def test_which_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = store.board_file(None)
     assert ours.name == "leaderboard.json" and isinstance(store.read_board(ours), list)
-    for bad, words in ((tmp_path, "is a folder"), (tmp_path / "none" / "b.json", "there is no folder")):
-        with pytest.raises(SeedbenchError, match=words):
-            store.board_file(bad)
+    with pytest.raises(SeedbenchError, match="is a folder"):
+        store.board_file(tmp_path)
+    new = store.board_file(tmp_path / "new" / "b.json")
+    with store.locked_board(new):
+        assert new.parent.is_dir() and store.read_board(new) == []
     monkeypatch.setattr(seedbench, "__file__", str(tmp_path / "site-packages" / "seedbench" / "__init__.py"))
     with pytest.raises(SeedbenchError, match="give --board FILE"):
         store.board_file(None)

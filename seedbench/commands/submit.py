@@ -135,7 +135,8 @@ class Submit:
         )
         if done.findings:
             _print(done.findings)
-            print(f"{self.run}: refused, {len(done.findings)} findings; nothing was changed")
+            count = len(done.findings)
+            print(f"{self.run}: refused, {count} {'finding' if count == 1 else 'findings'}; nothing was changed")
             sys.exit(1)
         print(f"{done.folder}: {'entered on' if done.new else 'is already on'} {done.board}")
 

@@ -16,7 +16,7 @@ from typing import Any
 from seedbench.core import SeedbenchError
 from seedbench.serve.server import GRACE, _write_port
 
-EXTRA = "a search server needs uvicorn and httptools: pip install 'seedbench[serve]'."
+EXTRA = "a search server needs uvicorn and httptools: pip install -e '.[serve]'."
 CONNECTIONS = 1000  # at a time; one more is answered 503
 HEAD_WAIT = 30.0  # seconds for the last byte of a request's head
 SPARE = 64  # files that are no connections
