@@ -191,7 +191,7 @@ def test_the_chain_is_the_one_that_eval_writes(copy: Path) -> None:
     record.write_gzip_lines(path, lines)
     said = verify(Run(copy), "form")
     assert [f.message for f in said] == [
-        "prev and hash do not chain it to the line before: it was edited, or lines were"
+        "prev and hash do not chain it to the line before: it was edited, or a line was moved or left out"
     ]
     assert said[0].where.startswith("line 4 (")
 
