@@ -191,9 +191,9 @@ def _protocol(table: Table) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in sorted(table.exam.items())]
 
 
+_MARKUP = str.maketrans({c: f"&#{ord(c)};" if c in "<>&" else f"\\{c}" for c in "\\`*_[]<>|#!&~$"})
+
+
 def _escaped(text: str) -> str:
     """Text as markdown shows it: nothing of it is markup, a link or the end of a cell."""
-    spelled = visible(text.replace("\n", " "))
-    for character in "\\`*_[]<>|#!&~$":
-        spelled = spelled.replace(character, f"\\{character}" if character not in "<>&" else f"&#{ord(character)};")
-    return spelled
+    return visible(text.replace("\n", " ")).translate(_MARKUP)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ from seedbench.record import write_json
 
 SCHEMA = "seedbench.board/1"
 MAX_BOARD = 512 * 2**20
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk has a sentence of its own
 
 
 def board_file(given: Path | None) -> Path:
@@ -43,7 +46,11 @@ def read_board(board: Path) -> list[Entry]:
     if not board.exists():
         return []
     value = files.parse_object(files.read_bytes(board, MAX_BOARD), board.name)
-    held = value.get("entries")
+    held, said = value.get("entries"), value.get("schema")
+    if isinstance(said, str) and said.startswith("seedbench.board/") and said != SCHEMA:
+        raise SeedbenchError(
+            f"{board} has the schema {said[:40]}, this seedbench reads {SCHEMA}: use the one that wrote it."
+        )
     if set(value) != {"schema", "entries"} or value["schema"] != SCHEMA or not isinstance(held, list):
         raise SeedbenchError(f"{board} is no board: its keys must be schema ({SCHEMA}) and entries, a list.")
     entries = [Entry.from_json(entry, f"{board.name}, entry {i},") for i, entry in enumerate(held)]
@@ -67,7 +74,16 @@ def write_board(board: Path, entries: Sequence[Entry]) -> None:
 
 @contextmanager
 def locked_board(board: Path) -> Iterator[None]:
-    """Hold the board for this process: another submit waits until it is free. A kill releases it."""
-    board.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(board.with_name(f".{board.name}.lock")):
+    """Hold the board for this process: another submit waits until it is free. A kill releases it.
+
+    Raises SeedbenchError where the folder cannot be written to."""
+    lock = board.with_name(f".{board.name}.lock")
+    try:  # FileLock would try for ever where no file can be made
+        board.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(lock, os.O_RDWR | os.O_CREAT, 0o644))
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        raise SeedbenchError(f"{board.parent} cannot be written to ({error.strerror}): nothing was changed.") from None
+    with FileLock(lock):
         yield

@@ -249,7 +249,7 @@ def test_a_missing_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     backends._installed.cache_clear()
     monkeypatch.setattr(backends, "version", absent)
     for backend in ("textworld", "alfworld"):
-        with pytest.raises(SeedbenchError, match=r"not installed.*pip install 'seedbench\[alfworld\]'"):
+        with pytest.raises(SeedbenchError, match=r"not installed.*pip install -e '.\[alfworld\]'"):
             make(backend)
     monkeypatch.undo()
     backends._installed.cache_clear()

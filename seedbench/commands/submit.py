@@ -135,8 +135,8 @@ class Submit:
         )
         if done.findings:
             _print(done.findings)
-            count = len(done.findings)
-            print(f"{self.run}: refused, {count} {'finding' if count == 1 else 'findings'}; nothing was changed")
+            many = "1 finding" if len(done.findings) == 1 else f"{len(done.findings)} findings"
+            print(f"{self.run}: refused, {many}; nothing was changed")
             sys.exit(1)
         print(f"{done.folder}: {'entered on' if done.new else 'is already on'} {done.board}")
 
