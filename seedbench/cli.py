@@ -13,12 +13,14 @@ import seedbench
 from seedbench.commands.data import Data
 from seedbench.commands.live import Doctor, Play, Serve
 from seedbench.commands.runs import Eval, Table
+from seedbench.commands.train import Train
 from seedbench.core import InfrastructureError, SeedbenchError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 Command = (
     Annotated[Eval, subcommand("eval")]
+    | Annotated[Train, subcommand("train")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Table, subcommand("table")]
     | Annotated[Data, subcommand("data")]

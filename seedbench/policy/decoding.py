@@ -218,9 +218,20 @@ def token_logprobs(
 ) -> list[Tensor]:
     """Log-probabilities of given completions in one forward pass: one (len(completion),) fp32 tensor a row.
 
-    Differentiable, so that a trainer can use it too. Logits are computed at completion positions only; where the
-    architecture cannot pick positions, at the last max(len(completion)) + 1 positions of every row. Temperature as in
-    `log_distribution` (0 scores at 1). A row without a usable distribution has NaN there.
+    Temperature as in `log_distribution` (0 scores at 1). A row without a usable distribution has NaN there.
+    """
+    logits, targets = completion_logits(net, prompts, completions, temperature, pad)
+    chosen = logits.gather(-1, targets[:, None]).squeeze(-1) - logits.logsumexp(-1)
+    return list(chosen.split([len(c) for c in completions]))
+
+
+def completion_logits(
+    net: Net, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float, pad: int
+) -> tuple[Tensor, Tensor]:
+    """(N, V) tempered logits at the N completion tokens of all rows in order, and (N,) the tokens that came there.
+
+    One forward pass, differentiable. Logits are computed at completion positions only; where the architecture cannot
+    pick positions, at the last max(len(completion)) + 1 positions of every row.
     """
     import torch
 
@@ -235,7 +246,4 @@ def token_logprobs(
         logits = net.logits(ids, mask, keep=wanted)
     else:
         logits = net.logits(ids, mask, keep=longest + 1)[wanted[:, -longest - 1 :]]
-    targets = ids.roll(-1, 1)[wanted]
-    logits, _ = tempered(logits, temperature)
-    chosen = logits.gather(-1, targets[:, None]).squeeze(-1) - logits.logsumexp(-1)
-    return list(chosen.split(sizes))
+    return tempered(logits, temperature)[0], ids.roll(-1, 1)[wanted]

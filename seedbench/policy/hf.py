@@ -9,12 +9,15 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from seedbench.core import InfrastructureError, Message, Sampling, SeedbenchError
 from seedbench.policy import chat, loading, weights
-from seedbench.policy.decoding import Generation, Net, by_budget, decode, token_logprobs
+from seedbench.policy.decoding import Generation, Net, by_budget, completion_logits, decode, token_logprobs
 from seedbench.policy.sampling import uniforms
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 _LOGIT_CELLS = 1 << 28  # 1 GiB of fp32 logits at once when scoring
@@ -164,6 +167,20 @@ class HFPolicy:
                     scored[i] = values.tolist()
                 order = order[len(rows) :]
         return scored
+
+    def score(
+        self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> tuple[Tensor, Tensor]:
+        """(N,) log-probabilities and (N,) entropies at the completion tokens of all rows in order; differentiable.
+
+        One forward pass over everything: the caller keeps it within memory.
+        """
+        import torch
+
+        logits, targets = completion_logits(self._net, prompts, completions, temperature, self._pad)
+        logp = torch.log_softmax(logits, -1)
+        entropy = -(logp.exp() * logp.clamp(min=-1e4)).sum(-1)  # a masked token's 0 * -inf would be NaN
+        return logp.gather(-1, targets[:, None]).squeeze(-1), entropy
 
     def save(self, path: str | Path) -> None:
         """Write a folder that `load` takes: config, safetensors, tokenizer and chat template."""
