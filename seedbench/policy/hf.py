@@ -184,6 +184,9 @@ class HFPolicy:
 
     def save(self, path: str | Path) -> None:
         """Write a folder that `load` takes: config, safetensors, tokenizer and chat template."""
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
         self.model.save_pretrained(str(path), safe_serialization=True)
         self.tokenizer.save_pretrained(str(path))
 

@@ -23,6 +23,7 @@ import numpy as np
 from seedbench.agents.local import LocalAgent
 from seedbench.core import Message, Sampling, SeedbenchError, Task, Trajectory, stream
 from seedbench.exam import Config, Exam, plan
+from seedbench.policy.fresh import load_policy
 from seedbench.policy.hf import HFPolicy
 from seedbench.prompts import prompt_sha, sha256_json
 from seedbench.rollout import Episode, play
@@ -71,14 +72,15 @@ def train(
     resume: bool = False,
 ) -> Path:
     """Train and leave a model folder in args.out. Raises SeedbenchError; the last checkpoint then stands."""
-    import torch
-
     if not args.out:
         raise SeedbenchError("--out is missing: name the folder to train into.")
     out = Path(args.out)
     if (out / FILE).exists() and not resume:
         raise SeedbenchError(f"{out} holds a run already: go on with --resume {out}, or name another --out.")
+    out.mkdir(parents=True, exist_ok=True)
     run = _open(args, out, resume)
+    if run.ranks.rank == 0:
+        (out / "train.json").write_text(args.dumps(), encoding="utf-8")
     with Log(out, run.update, args.updates, quiet=run.ranks.rank > 0) as log:
         while run.update < args.updates:
             started = time.perf_counter()
@@ -99,7 +101,6 @@ def train(
             if run.update % args.save_every == 0 and run.update < args.updates and run.ranks.rank == 0:
                 checkpoint.save(out, run.policy, run.optimizer, {"update": run.update, "cursor": run.cursor})
         if run.ranks.rank == 0:
-            torch.cuda.empty_cache()
             run.policy.save(out)
             log.plot()
     run.ranks.wait()
@@ -117,11 +118,11 @@ def _open(args: Args, out: Path, resume: bool) -> Run:
         raise SeedbenchError("--env names several environments: train on one.")
     last = checkpoint.latest(out) if resume else None
     source = args.model if last is None else str(last)
-    policy = HFPolicy.load(source, device=args.device, dtype=args.dtype, threads=args.threads)
+    policy = load_policy(source, args.env, seed=args.seed, device=args.device, dtype=args.dtype, threads=args.threads)
     policy.token_budget = args.token_budget
     reference = None
     if args.kl:
-        reference = HFPolicy.load(args.model, device=args.device, dtype=args.dtype, threads=args.threads)
+        reference = load_policy(args.model, args.env, seed=args.seed, device=args.device, dtype=args.dtype, threads=args.threads)
     weights = [p for p in policy.model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=args.lr, weight_decay=args.weight_decay)
     run = Run(args, exams[0], policy, optimizer, reference, ranks)
@@ -209,9 +210,9 @@ def _update(run: Run, rows: list[Row], objective: Objective, keep_idle: bool) ->
                 batch = batch_of(some, int(tokens[0]), int(tokens[1]), model.device)
                 loss, metrics = objective(run.policy, batch, args)
                 loss.backward()
-                _add(sums, {"loss": loss.detach() * batch.total, **metrics})
-                if not math.isfinite(float(loss)):
+                if not math.isfinite(value := float(loss.detach())):
                     raise _broken(run, some, "the loss is not finite")
+                _add(sums, {"loss": value * batch.total, **metrics})
             norms.append(_step(run))
             sums["tokens"] = sums.get("tokens", 0.0) + float(tokens[0])
     total = max(sums.pop("tokens", 0.0), 1.0)
