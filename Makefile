@@ -24,11 +24,13 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[alfworld,webshop,spacy,search,train,dev]'
 	@touch $@ $(VENV)/.base
 
+# Floors and ceiling on the embedded tasks, each run verified by replay and entered on a board of its own.
 eval: $(VENV)/.base
 	@rm -rf runs/make-eval
 	@for agent in null random expert; do \
-		$(PY) -m seedbench eval --agent $$agent --out runs/make-eval/$$agent --quiet $(EVAL) || exit; done
-	@$(PY) -m seedbench table runs/make-eval/null runs/make-eval/random runs/make-eval/expert
+		$(PY) -m seedbench eval --agent $$agent --out runs/make-eval/$$agent --quiet $(EVAL) || exit; \
+		$(PY) -m seedbench submit runs/make-eval/$$agent --board runs/make-eval/board/leaderboard.json || exit; done
+	@$(PY) -m seedbench board --board runs/make-eval/board/leaderboard.json --html runs/make-eval/board.html
 
 test: $(VENV)/.dev
 	$(PY) -m pytest -n auto $(ARGS)

@@ -39,6 +39,12 @@ _ARRAYS = {f"{name}.{part}": dtype for name in ("terms", "ids", "titles", "texts
 Document = Passage | tuple[str, str]
 
 
+def check_settings(k1: float, b: float) -> None:
+    """Raises SeedbenchError for settings out of range."""
+    if not 0 <= k1 < math.inf or not 0 <= b <= 1:
+        raise SeedbenchError(f"k1 is {k1} and b is {b}: k1 must be a number from 0 up, b one from 0 to 1.")
+
+
 class Bm25:
     """A frozen index, held in arrays that many processes can share once it is saved and loaded.
 
@@ -54,8 +60,7 @@ class Bm25:
         b: float = B,
         progress: Callable[[int], object] | None = None,
     ):
-        if not 0 <= k1 < math.inf or not 0 <= b <= 1:
-            raise SeedbenchError(f"k1 is {k1} and b is {b}: k1 must be a number from 0 up, b one from 0 to 1.")
+        check_settings(k1, b)
         counter, kept = Counter(), []
         for document in documents:
             passage = document if isinstance(document, Passage) else Passage(document[0], "", document[1], 0.0)
@@ -79,11 +84,12 @@ class Bm25:
         self._set_counted(postings, corpus, ids, titles, texts, k1, b)
 
     @classmethod
-    def of_postings(cls, postings: Postings, corpus: str, ids: Strings) -> Bm25:
+    def of_postings(cls, postings: Postings, corpus: str, ids: Strings, k1: float = K1, b: float = B) -> Bm25:
         """The index of documents counted elsewhere: `ids` ascending, `corpus` their digest (`document_digest`)."""
+        check_settings(k1, b)
         index = cls.__new__(cls)
         empty = Strings(np.empty(0, np.uint8), np.zeros(len(ids) + 1, np.int64))
-        index._set_counted(postings, corpus, ids, empty, empty, K1, B)
+        index._set_counted(postings, corpus, ids, empty, empty, k1, b)
         return index
 
     def _set_counted(

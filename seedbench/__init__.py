@@ -20,3 +20,4 @@ if (_root / "pyproject.toml").is_file() and (_root / "envs").is_dir():
 # By string: the core knows no environment, and nothing heavy is imported until one is made.
 register(id="seedbench/ALFWorld-v0", entry_point="seedbench.envs.alfworld.env:ALFWorldEnv", order_enforce=False)
 register(id="seedbench/WebShop-v0", entry_point="seedbench.envs.webshop.env:WebShopEnv", order_enforce=False)
+register(id="seedbench/SearchQA-v0", entry_point="seedbench.envs.searchqa.env:SearchQAEnv", order_enforce=False)

@@ -10,10 +10,13 @@ import tyro
 from tyro.conf import subcommand
 
 import seedbench
+from seedbench.commands.board import Board, Compare, Export
 from seedbench.commands.data import Data
+from seedbench.commands.index import Index
 from seedbench.commands.live import Doctor, Play, Serve
 from seedbench.commands.runs import Eval, Table
 from seedbench.commands.train import Train
+from seedbench.commands.submit import Submit, Verify
 from seedbench.core import InfrastructureError, SeedbenchError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -23,7 +26,13 @@ Command = (
     | Annotated[Train, subcommand("train")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Table, subcommand("table")]
+    | Annotated[Board, subcommand("board")]
+    | Annotated[Compare, subcommand("compare")]
+    | Annotated[Export, subcommand("export")]
+    | Annotated[Verify, subcommand("verify")]
+    | Annotated[Submit, subcommand("submit")]
     | Annotated[Data, subcommand("data")]
+    | Annotated[Index, subcommand("index")]
     | Annotated[Serve, subcommand("serve")]
     | Annotated[Doctor, subcommand("doctor")]
 )

@@ -143,6 +143,7 @@ class Trajectory:
     success: bool
     ended: Ended
     error: str = ""
+    measures: Mapping[str, float] = field(default_factory=dict)  # TextEnv.MEASURES of the last info
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +203,14 @@ class TextEnv(gym.Env[str, str], ABC):
     of its own in `info`. An action that the environment does not know costs a step and changes nothing else.
     """
 
-    replay: ClassVar[Literal["exact", "score"]] = "exact"
-    remote: ClassVar[bool] = False  # every call waits for a server: play() lets the calls of several episodes overlap
+    replay: Literal["exact", "score"] = "exact"
+    remote: bool = False  # every call waits for a server: play() lets the calls of several episodes overlap
     max_sessions: int | None = None  # how many episodes that server holds at a time
     PROMPT: ClassVar[Prompt]
     PRESETS: ClassVar[Mapping[str, Preset]] = {"seedbench": Preset()}
+    SETTINGS: ClassVar[tuple[str, ...]] = ()  # attributes that results.json records; a parser may depend on them
+    MEASURES: ClassVar[tuple[str, ...]] = ()  # numbers in info whose values at the end results.json averages
+    TYPED: ClassVar[str] = ""  # what a person may type, where that is not the action itself
     max_steps: int
     data: str
     playing: tuple[Task, int] | None = None  # task and trial under way, set by play(): for agents with needs_env
@@ -246,6 +250,11 @@ class TextEnv(gym.Env[str, str], ABC):
     def parse(self, text: str, mode: Mode = "strict") -> Parsed:
         """Read the action out of an agent's text. Never raises, whatever the text; depends on settings, never on the
         state of the episode."""
+
+    @staticmethod
+    def typed(line: str) -> str:
+        """The action that a person means by a typed line."""
+        return line
 
     def pinned(self, split: str) -> bool:
         """Whether the committed manifest fixes the digest of every task of `split`."""

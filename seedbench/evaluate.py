@@ -270,4 +270,5 @@ def _summary(entry: dict[str, Any], kinds: dict[str, str]) -> Any:
         invalid=sum(not s["format_valid"] for s in line["steps"]),
         prompt_tokens=usage.get("prompt_tokens"),
         completion_tokens=usage.get("completion_tokens"),
+        measures=line.get("measures", {}),
     )

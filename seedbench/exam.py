@@ -37,6 +37,8 @@ class Config:
     parse: Mode = "strict"
     preset: str = "seedbench"
     backend: str | None = None
+    retriever: str | None = None
+    top_k: int | None = None
     max_steps: int | None = None
     history: int | None = None
     temperature: float | None = None
@@ -52,12 +54,22 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.server is not None:
-            for name, default in (("data", "mini"), ("backend", None)):
+            for name, default in (("data", "mini"), ("backend", None), ("retriever", None), ("top_k", None)):
                 if getattr(self, name) != default:
+                    name = name.replace("_", "-")
                     raise SeedbenchError(f"--{name} is the server's own choice: leave it out, or leave out --server.")
             if self.agent == "expert":
                 raise SeedbenchError("--agent expert reads the state, which stays on the server: leave out --server.")
-        least = {"trials": 1, "limit": 1, "max_steps": 1, "history": -1, "batch": 1, "seed": 0, "threads": 0}
+        least = {
+            "trials": 1,
+            "limit": 1,
+            "max_steps": 1,
+            "history": -1,
+            "batch": 1,
+            "seed": 0,
+            "threads": 0,
+            "top_k": 1,
+        }
         for name, low in least.items():
             value = getattr(self, name)
             if value is not None and value < low:
@@ -139,19 +151,20 @@ def _exam(env_id: str, config: Config) -> Exam:
     kwargs: dict[str, Any] = {} if config.server else {"data": config.data}
     make: Any = connect(config.server, env_id) if config.server else partial(make_env, env_id)
     probe: TextEnv = make(**kwargs)
-    if config.preset not in probe.PRESETS:
-        raise SeedbenchError(f"--preset {config.preset} is not known to {env_id}: it has {', '.join(probe.PRESETS)}.")
-    preset: Preset = probe.PRESETS[config.preset]
-    kwargs |= preset.options
+    preset = preset_of(probe, env_id, config.preset)
+    if config.server:
+        _same_rules(probe, config, preset)
+    else:
+        kwargs |= preset.options
     if (steps := config.max_steps or preset.max_steps) is not None:
         kwargs["max_steps"] = steps
-    if config.backend is not None:
-        kwargs["backend"] = config.backend
+    given = {name: getattr(config, name) for name in ("backend", "retriever", "top_k")}
+    kwargs |= {name: value for name, value in given.items() if value is not None}
     probe = make(**kwargs)
     history = preset.history if config.history is None else config.history
     prompt = probe.PROMPT if history is None else dataclasses.replace(probe.PROMPT, history=history)
-    given = {k: getattr(config, k) for k in ("temperature", "top_p", "max_new_tokens")}
-    sampling = dataclasses.replace(preset.sampling, **{k: v for k, v in given.items() if v is not None})
+    drawn = {k: getattr(config, k) for k in ("temperature", "top_p", "max_new_tokens")}
+    sampling = dataclasses.replace(preset.sampling, **{k: v for k, v in drawn.items() if v is not None})
     protocol = {
         "digest": probe.digest(),
         "replay": probe.replay,
@@ -161,6 +174,8 @@ def _exam(env_id: str, config: Config) -> Exam:
         "history": prompt.history,
         "sampling": dataclasses.asdict(sampling),
     }
+    if probe.SETTINGS:
+        protocol["settings"] = {name: getattr(probe, name) for name in probe.SETTINGS}
     names = splits(config.split)
     whole = {name: probe.tasks(name) for name in names}
     tasks = {name: tuple(all_of_it[: config.limit]) for name, all_of_it in whole.items()}
@@ -170,6 +185,23 @@ def _exam(env_id: str, config: Config) -> Exam:
     slots = min(config.batch, probe.max_sessions or config.batch)
     made = partial(make, **kwargs)
     return Exam(env_id, made, prompt, sampling, tasks, part, pinned, protocol, data, slots, config.skill)
+
+
+def preset_of(env: TextEnv, env_id: str, name: str) -> Preset:
+    """The environment's preset of that name. Raises SeedbenchError where it has none."""
+    if name not in env.PRESETS:
+        raise SeedbenchError(f"--preset {name} is not known to {env_id}: it has {', '.join(env.PRESETS)}.")
+    return env.PRESETS[name]
+
+
+def _same_rules(probe: TextEnv, config: Config, preset: Preset) -> None:
+    """Raises SeedbenchError where the server plays by other settings than the preset's, which it alone can choose."""
+    for name, value in preset.options.items():
+        if (there := getattr(probe, name, None)) != value:
+            raise SeedbenchError(
+                f"--preset {config.preset} plays with {name}={value}, {config.server} with {name}={there}: "
+                f"give the preset that the server was started with, or start it with --preset {config.preset}."
+            )
 
 
 def make_env(env_id: str, **kwargs: Any) -> TextEnv:

@@ -76,7 +76,7 @@ class Journal:
         """Write one finished episode and hand it to the operating system, so that a killed process loses nothing."""
         assert self._file is not None
         line = record(t)
-        entry = {"record": line, "tokens": tokens(t), "usage": usage(t)}
+        entry: dict[str, Any] = {"record": line, "tokens": tokens(t), "usage": usage(t)}
         at = self.path.stat().st_size
         rest = memoryview(canonical(entry).encode() + b"\n")
         try:

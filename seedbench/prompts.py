@@ -88,7 +88,7 @@ def parse_tagged(text: str, mode: Mode = "strict", tag: str = "action") -> Parse
     is normalised: lower case, single spaces, no articles (a, an, the), no full stops or other marks at its end.
     """
     open_tag, close_tag = f"<{tag}>", f"</{tag}>"
-    said = _without_thoughts(text)
+    said = without_thoughts(text)
     if "<think>" in said and (mode == "strict" or open_tag not in said.rpartition("<think>")[2]):
         return Parsed("", False, "<think> is never closed")
     if mode == "tolerant":
@@ -110,7 +110,7 @@ def parse_tagged(text: str, mode: Mode = "strict", tag: str = "action") -> Parse
     return Parsed(action, True)
 
 
-def _without_thoughts(text: str) -> str:
+def without_thoughts(text: str) -> str:
     """`text` without its complete <think> blocks; in time linear in its length, whatever it holds."""
     kept, at = [], 0
     while (start := text.find("<think>", at)) >= 0 and (end := text.find("</think>", start)) >= 0:

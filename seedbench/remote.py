@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -41,7 +41,7 @@ class RemoteEnv(TextEnv):
     opened by the first reset, used again by the next ones and ended by `close`.
     """
 
-    remote: ClassVar[bool] = True
+    remote = True
 
     def __new__(cls, env_id: str, *args: Any, **kwargs: Any) -> RemoteEnv:
         made: RemoteEnv = object.__new__(_class(cls, env_id))
@@ -55,9 +55,17 @@ class RemoteEnv(TextEnv):
         known = self.client.describe(max_steps)
         if known["env"] != env_id:
             raise SeedbenchError(f"{self.client.url} serves {known['env']}, not {env_id}: give the other's --server.")
-        self.data, self.max_steps = known["data"], known["max_steps"]
+        self.data, self.max_steps, self.replay = known["data"], known["max_steps"], known["replay"]
         self.max_sessions = known["max_sessions"]
         self._digest: str = known["digest"]
+        for name in self.SETTINGS:
+            setattr(self, name, known.get("settings", {}).get(name))
+        try:
+            self.parse("")
+        except (LookupError, TypeError) as error:
+            raise SeedbenchError(
+                f"{self.client.url} serves {env_id} by rules that are not known here: {error}."
+            ) from error
         self._session: str | None = None
         self._task = ""
         self._turn, self._over = 0, True
@@ -195,7 +203,10 @@ def _class(base: type[RemoteEnv], env_id: str) -> type[RemoteEnv]:
     except gym.error.Error as error:
         raise SeedbenchError(f"{env_id} is no environment here ({error}): update seedbench, or register it.") from error
     local: Any = load_env_creator(entry) if isinstance(entry, str) else entry
-    own = {k: inspect.getattr_static(local, k) for k in ("PROMPT", "PRESETS", "replay", "parse")}
+    own = {
+        k: inspect.getattr_static(local, k)
+        for k in ("PROMPT", "PRESETS", "SETTINGS", "MEASURES", "TYPED", "typed", "parse")
+    }
     return type(f"Remote{local.__name__}", (base,), {**own, "__doc__": base.__doc__})
 
 

@@ -36,6 +36,7 @@ class Description(Said):
     max_steps: Some
     replay: Literal["exact", "score"]
     max_sessions: Some
+    settings: dict[str, JsonValue] = {}
 
 
 class TaskRow(Said):

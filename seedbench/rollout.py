@@ -136,6 +136,7 @@ class _Running:
     failure: BaseException | None = None
     score: float = 0.0
     success: bool = False
+    measures: Mapping[str, float] = field(default_factory=dict)
     view: View = field(init=False)
     sha: str = ""
 
@@ -177,6 +178,7 @@ class _Running:
         if terminated or truncated:
             self.ended = "terminated" if terminated else "truncated"
             self.score, self.success = float(info["score"]), bool(info["won"])
+            self.measures = {k: float(v) for k in self.env.MEASURES if isinstance(v := info.get(k), int | float)}
         else:
             try:
                 self._see(observation, info["goal"], info["admissible"])
@@ -194,7 +196,8 @@ class _Running:
         """What the finished episode leaves."""
         assert self.ended is not None
         e, error = self.episode, "" if self.failure is None else _words(self.failure)
-        return Trajectory(e.task, e.env_seed, e.trial, tuple(self.steps), self.score, self.success, self.ended, error)
+        told = (self.score, self.success, self.ended, error, self.measures)
+        return Trajectory(e.task, e.env_seed, e.trial, tuple(self.steps), *told)
 
 
 def reply_fault(reply: Reply) -> str:

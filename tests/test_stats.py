@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 import tracemalloc
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest, bootstrap, norm
+from scipy.stats import binomtest, bootstrap, norm, permutation_test
 
 from seedbench import stats
 
@@ -82,6 +83,56 @@ def test_newcombe_is_antisymmetric_and_holds_the_difference(one, two):
     low, high = stats.newcombe(*one, *two)
     assert low <= one[0] / one[1] - two[0] / two[1] <= high
     assert stats.newcombe(*two, *one) == pytest.approx((-high, -low), abs=1e-12)
+
+
+@given(counts, counts)
+def test_newcombe_equals_the_rule_over_scipys_wilson(one, two):
+    """The square-and-add rule, from scipy's own Wilson bounds."""
+    (x1, n1), (x2, n2) = one, two
+    a, b = (binomtest(x, n).proportion_ci(method="wilson") for x, n in (one, two))
+    d = x1 / n1 - x2 / n2
+    low = d - math.sqrt((x1 / n1 - a.low) ** 2 + (b.high - x2 / n2) ** 2)
+    high = d + math.sqrt((a.high - x1 / n1) ** 2 + (x2 / n2 - b.low) ** 2)
+    assert stats.newcombe(*one, *two) == pytest.approx((low, high), abs=1e-9)
+
+
+def test_difference_takes_any_intervals_and_refuses_impossible_ones():
+    low, high = 0.25 - math.hypot(0.3, 0.3), 0.25 + math.hypot(0.1, 0.12)
+    assert stats.difference(0.5, (0.2, 0.6), 0.25, (0.13, 0.55)) == pytest.approx((low, high), abs=1e-12)
+    for bad in ((0.5, (0.6, 0.7), 0.1, (0.0, 0.2)), (0.5, (0.4, 0.6), math.nan, (0.0, 0.2))):
+        with pytest.raises(ValueError, match="hold their means"):
+            stats.difference(*bad)
+
+
+@pytest.mark.parametrize(
+    ("cells", "low", "high"),
+    # Newcombe 1998, Statistics in Medicine 17:2635, table III, method 10: both, first alone, second alone, neither.
+    [
+        ((36, 12, 2, 0), 0.0569, 0.3404),
+        ((20, 12, 2, 16), 0.0562, 0.3292),
+        ((18, 12, 2, 18), 0.0562, 0.3290),
+        ((36, 14, 0, 0), 0.1528, 0.4167),
+        ((35, 14, 0, 1), 0.1461, 0.4175),
+        ((18, 14, 0, 18), 0.1441, 0.3963),
+        ((2, 97, 1, 0), 0.8721, 0.9854),
+        ((1, 97, 1, 1), 0.8736, 0.9850),
+        ((0, 30, 0, 0), 0.8395, 1.0),
+        ((54, 0, 0, 0), -0.0664, 0.0664),
+        ((30, 0, 0, 24), -0.0358, 0.0358),
+    ],
+)
+def test_newcombe_paired_published(cells, low, high):
+    assert stats.newcombe_paired(*cells) == pytest.approx((low, high), abs=8e-5)  # .87367 is printed as .8736
+
+
+@given(st.tuples(*[st.integers(0, 60)] * 4).filter(any))
+def test_newcombe_paired_is_antisymmetric_and_holds_the_difference(cells):
+    both, first, second, neither = cells
+    low, high = stats.newcombe_paired(*cells)
+    gap = (first - second) / sum(cells)
+    assert -1 <= low < high <= 1 and low - 1e-12 <= gap <= high + 1e-12
+    assert stats.newcombe_paired(both, second, first, neither) == pytest.approx((-high, -low), abs=1e-12)
+    assert stats.newcombe_paired(neither, second, first, both) == pytest.approx((-high, -low), abs=1e-12)
 
 
 @pytest.mark.parametrize("bad", [(0, 0), (5, 4), (-1, 4), (math.nan, 4), (0.5, 4), (True, 4)])
@@ -264,3 +315,52 @@ def test_holm_only_raises_and_keeps_the_order(pvalues):
     assert all(p <= q <= 1 for p, q in zip(pvalues, adjusted, strict=True))
     order = sorted(range(len(pvalues)), key=lambda i: pvalues[i])
     assert [adjusted[i] for i in order] == sorted(adjusted)
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 20))
+def test_sign_flips_of_ones_are_mcnemar(b, c, ties):
+    assert stats.sign_flip([1] * b + [-1] * c + [0] * ties) == pytest.approx(stats.mcnemar_exact(b, c), abs=1e-11)
+
+
+@given(st.lists(st.integers(-6, 6), min_size=1, max_size=9))
+def test_sign_flips_equal_counting_every_toss(gaps):
+    tosses = list(itertools.product((-1, 1), repeat=len(gaps)))
+    far = sum(abs(sum(s * g for s, g in zip(t, gaps, strict=True))) >= abs(sum(gaps)) for t in tosses)
+    assert stats.sign_flip(gaps) == pytest.approx(far / len(tosses), abs=1e-11)
+
+
+def test_sign_flips_equal_scipy_and_stay_fast():
+    gaps = np.random.default_rng(3).integers(-3, 5, size=12)
+    theirs = permutation_test((gaps,), np.sum, permutation_type="samples", n_resamples=np.inf).pvalue
+    assert stats.sign_flip(gaps) == pytest.approx(theirs, abs=1e-11)
+    many = np.random.default_rng(4).integers(-9, 10, size=50_000)
+    began = time.process_time()
+    z = abs(many.sum()) / math.sqrt((many.astype(float) ** 2).sum())
+    assert stats.sign_flip(many) == pytest.approx(2 * norm.sf(z), abs=0.01)
+    assert time.process_time() - began < 5
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=7))
+def test_holm_equals_closed_testing_by_bonferroni(pvalues):
+    """Holm's is the closed test: a hypothesis' p is the largest over all sets that hold it of size times least p."""
+    m = len(pvalues)
+    for i, adjusted in enumerate(stats.holm(pvalues)):
+        sets = [[j for j in range(m) if mask >> j & 1] for mask in range(1 << m) if mask >> i & 1]
+        assert adjusted == pytest.approx(max(min(1.0, len(s) * min(pvalues[j] for j in s)) for s in sets), abs=1e-12)
+
+
+@given(st.integers(1, 6).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n), st.integers(1, n))))
+def test_pass_k_equals_counting_every_choice_of_trials(case):
+    c, n, k = case
+    choices = list(itertools.combinations([1] * c + [0] * (n - c), k))
+    assert stats.pass_hat_k([c], n, k) == pytest.approx(sum(map(all, choices)) / len(choices), abs=1e-12)
+    assert stats.pass_at_k([c], n, k) == pytest.approx(sum(map(any, choices)) / len(choices), abs=1e-12)
+
+
+def test_paired_bootstrap_against_full_enumeration():
+    """Three tasks: all 27 resamples of the gaps listed; quantiles lie on atoms well inside their steps."""
+    gaps = [0.0, 0.3, 0.9]
+    means = sorted((a + b + c) / 3 for a in gaps for b in gaps for c in gaps)
+    found = stats.paired_bootstrap(gaps, [0.0] * 3, 11, draws=40_000, level=0.8)
+    assert (found.low, found.high) == pytest.approx((means[2], means[23]), abs=1e-9)
+    assert found.p == pytest.approx(2 / 27, abs=0.01), "one of 27 draws has a mean of 0"

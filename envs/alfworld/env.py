@@ -45,7 +45,7 @@ class ALFWorldEnv(TextEnv):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as Gymnasium declares it
-    replay: ClassVar[Literal["exact", "score"]] = "exact"
+    replay: Literal["exact", "score"] = "exact"
     PROMPT = ALFWORLD_PROMPT
     # Step limit and history of published evaluations, all sampled at 0.4: SEED's own, and the verl-agent family's.
     PRESETS: ClassVar[Mapping[str, Preset]] = {

@@ -10,8 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
-from seedbench.core import Passage, Task
+from seedbench.core import Passage, SeedbenchError, Task
 
 ENV_ID = "seedbench/SearchQA-v0"
 SPLITS = ("train", "dev", "seen", "unseen", "paper")
@@ -61,3 +63,33 @@ class Dataset(ABC):
     def pinned(self, split: str) -> bool:
         """Whether the committed manifest fixes the digest of every task of `split`."""
         return False
+
+
+def check_split(split: str, held: int) -> None:
+    """Raises SeedbenchError for a split that there is not, or of which nothing is held."""
+    if split not in SPLITS:
+        raise SeedbenchError(f"Search-QA has no split {split!r}; choose one of {', '.join(SPLITS)}.")
+    if not held:
+        raise SeedbenchError(f"These files hold no question of the split {split}; add the files that do.")
+
+
+def open_dataset(data: str | Path) -> Dataset:
+    """The data set of `data`, opened once a process: "mini", a generated folder, or published files.
+
+    Raises SeedbenchError for what cannot be opened.
+    """
+    return _open(str(data))
+
+
+@lru_cache(maxsize=4)
+def _open(data: str) -> Dataset:
+    from seedbench.envs.searchqa import mini, published  # which build on the nouns above
+
+    if data == "mini":
+        return mini.open_mini()
+    path = Path(data)
+    if not path.exists():
+        raise SeedbenchError(f'{data} is not there; give "mini", or a folder (or file) of questions.')
+    if path.is_dir() and (path / mini.LISTING).is_file():
+        return mini.open_generated(path)
+    return published.Published(path)

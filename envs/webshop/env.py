@@ -55,7 +55,7 @@ class WebShopEnv(TextEnv):
     goes on after its end and pays again), `leak_goal` (the goal hidden in the done page's HTML).
     """
 
-    replay: ClassVar[Literal["exact", "score"]] = "exact"
+    replay: Literal["exact", "score"] = "exact"
     PROMPT = WEBSHOP_PROMPT
     # Step limit and history of published evaluations, all sampled at 0.4: SEED's own and the verl-agent family's agree.
     PRESETS: ClassVar[Mapping[str, Preset]] = {

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from rich.columns import Columns
 from rich.console import Console, RenderableType
@@ -89,6 +89,8 @@ class Human(Agent):
         before = len(view.history)
         self._print(f"\nTask: {view.goal}" + (f"\nLesson: {view.hint}" if view.hint else ""))
         self._print("Type an action or its number; h history, u undo, ? help, q leave.")
+        if env.TYPED:
+            self._print(env.TYPED)
         self._show(path[0], before, env)
         while not path[-1].over or not path[-1].won:
             line = self._read(before + len(path) - 1, bool(path[-1].over))
@@ -121,7 +123,8 @@ class Human(Agent):
                 self._print(f"There is no action {line[:6]}: they go from 1 to {len(admissible)}.")
                 return ""
             line = admissible[int(line) - 1]
-        parsed = env.parse(say(env, line.removeprefix("=")).text)
+        line = line[1:] if line.startswith("=") else env.typed(line)
+        parsed = env.parse(say(env, line).text)
         if not parsed.action:
             self._print(f"That cannot be read as an action: {parsed.reason}.")
         return parsed.action
@@ -184,15 +187,16 @@ def _leave(steps: int) -> NoReturn:
     raise Left(f"Left at step {steps}, not won; this episode is not kept.")
 
 
-def run(name: str, data: str, split: str, task: str | None, seed: int, max_steps: int | None) -> None:
+def run(name: str, data: str, split: str, task: str | None, seed: int, settings: Mapping[str, Any]) -> None:
     """`seedbench play`: one episode, of which nothing is kept. Raises SeedbenchError for a name that is not there."""
     if len(ids := environments(name)) != 1:
         raise SeedbenchError(f"{name} names {len(ids)} environments: play one.")
     if split not in SPLITS:
         raise SeedbenchError(f"--split {split} is not known: give one of {', '.join(SPLITS)}.")
-    if max_steps is not None and max_steps < 1:
+    max_steps = settings.get("max_steps", 1)
+    if max_steps < 1:
         raise SeedbenchError(f"--max-steps is {max_steps}: it must be at least 1.")
-    make = partial(make_env, ids[0], data=data, **({} if max_steps is None else {"max_steps": max_steps}))
+    make = partial(make_env, ids[0], data=data, **settings)
     human = Human()
     try:
         chosen = _pick(make().tasks(split), split, task, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,11 @@ OptStr = Annotated[str | None, tyro.conf.arg(metavar="STR")]
 def lazy(module: str, function: str) -> Any:
     """A function by name: the core knows no environment, and nothing heavy is imported before it is called."""
     return getattr(import_module(module), function)
+
+
+def index_or_url(name: str | None) -> str | None:
+    """A retriever as it can be found again from any folder: the folder of an index becomes absolute."""
+    return os.path.abspath(name) if name is not None and os.path.isdir(name) else name
 
 
 def read_text(path: Path, flag: str) -> str:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
 
 from seedbench.commands.common import OptInt, lazy
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -31,11 +28,12 @@ class DataList:
 class DataImport:
     """Verify published files against the committed manifest and copy what an environment needs into one folder."""
 
-    env: Positional[Literal["alfworld", "webshop"]]
+    env: Positional[Literal["alfworld", "webshop", "searchqa"]]
     """Which environment the files belong to."""
     source: Positional[Path]
     """ALFWorld: the folder that holds json_2.1.1, or the published zip archive. WebShop: the folder with the original's
-    items_shuffle, items_ins_v2 and items_human_ins files, .json or .json.xz."""
+    items_shuffle, items_ins_v2 and items_human_ins files, .json or .json.xz. search-QA: a file or a folder of questions
+    as FlashRAG, Search-R1, DeepResearcher, nq_open or HotpotQA publish them, JSONL, JSON or parquet."""
     dest: Positional[Path]
     """Folder to fill; pass it to --data afterwards. An interrupted import goes on where it stopped."""
 
@@ -50,7 +48,7 @@ class DataCheck:
     Exit 1 if a file is damaged, differs or is missing from a split that is there. A folder may lack whole splits.
     """
 
-    env: Positional[Literal["alfworld", "webshop"]]
+    env: Positional[Literal["alfworld", "webshop", "searchqa"]]
     """Which environment the files belong to."""
     data: Positional[str] = "mini"
     """mini, or the folder of published or generated files."""
@@ -63,7 +61,7 @@ class DataCheck:
 class DataGenerate:
     """Make tasks of your own, by the generator that made `mini`; results on them are marked unpinned."""
 
-    env: Positional[Literal["alfworld", "webshop"]]
+    env: Positional[Literal["alfworld", "webshop", "searchqa"]]
     """Which environment to generate for."""
     dest: Positional[Path]
     """New folder; pass it to --data afterwards."""
@@ -71,7 +69,8 @@ class DataGenerate:
     """Seed of the generator; another seed gives other tasks."""
     level: int = 2
     """Difficulty, 1 to 4; mini is 2. ALFWorld: more furniture, objects and distractors, and longer episodes.
-    WebShop: more near misses, options and attributes asked for, more words said otherwise than the shop does."""
+    WebShop: more near misses, options and attributes asked for, more words said otherwise than the shop does.
+    search-QA: more hops, more passages that nearly fit."""
     train: OptInt = None
     """Tasks of the train split. Without any of the four, as many as mini has; with some, only those splits."""
     dev: OptInt = None

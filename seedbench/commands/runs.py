@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
-from seedbench.commands.common import OptFloat, OptInt, OptPath, OptStr, read_text
+from seedbench.commands.common import OptFloat, OptInt, OptPath, OptStr, index_or_url, read_text
 from seedbench.core import SeedbenchError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Eval:
     """Comma list of train, dev, seen, unseen, paper; or all (which leaves out paper)."""
     data: str = "mini"
     """mini (embedded) or the folder with the published files: for ALFWorld the one that holds json_2.1.1, for WebShop
-    the one with items_shuffle, or where it was imported."""
+    the one with items_shuffle, for search-QA the one with the question files, or where it was imported."""
     trials: int = 1
     """How often each task is played."""
     limit: OptInt = None
@@ -58,14 +58,20 @@ class Eval:
     """tolerant forgives case, spacing, articles, final punctuation and missing closing tags; recorded."""
     preset: str = "seedbench"
     """A protocol by name: sets step limit, history and sampling at once. ALFWorld and WebShop: seedbench, seed,
-    verl-agent."""
+    verl-agent; search-QA, where it sets parser and reward too: seedbench, search-r1, search-r1-format, verl-agent."""
     backend: Literal["fast", "textworld", "alfworld"] | None = None
     """ALFWorld's engine; by default fast."""
+    retriever: OptStr = None
+    """search-QA's search engine: bm25 (the default), lucene, dense or hybrid over the passages that come with the
+    questions, the folder of an index, or the URL of a `seedbench serve search`."""
+    top_k: OptInt = None
+    """Passages that a search of search-QA shows. Default 3."""
     max_steps: OptInt = None
     """Step limit of an episode. Default: the environment's (ALFWorld: 14 on mini, 50 on published games; WebShop
-    15)."""
+    15; search-QA 8)."""
     history: OptInt = None
-    """How many past steps the prompt shows, -1 for all. Default: the environment's (ALFWorld: 5, WebShop: 2)."""
+    """How many past steps the prompt shows, -1 for all. Default: the environment's (ALFWorld: 5, WebShop: 2,
+    search-QA: all)."""
     temperature: OptFloat = None
     """Sampling temperature, 0 for greedy. Default 0.4."""
     top_p: OptFloat = None
@@ -124,6 +130,7 @@ class Eval:
             options["agent"] = colon + os.path.abspath(run if colon else kind)
         if self.chat_template is not None:
             options["chat_template"] = os.path.abspath(self.chat_template)
+        options["retriever"] = index_or_url(self.retriever)
         if self.data != "mini":
             options["data"] = os.path.abspath(self.data)
         if colon:

@@ -213,25 +213,13 @@ def _not_finite(t: int) -> SeedbenchError:
     )
 
 
-def token_logprobs(
-    net: Net, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float, pad: int
-) -> list[Tensor]:
-    """Log-probabilities of given completions in one forward pass: one (len(completion),) fp32 tensor a row.
-
-    Temperature as in `log_distribution` (0 scores at 1). A row without a usable distribution has NaN there.
-    """
-    logits, targets = completion_logits(net, prompts, completions, temperature, pad)
-    chosen = logits.gather(-1, targets[:, None]).squeeze(-1) - logits.logsumexp(-1)
-    return list(chosen.split([len(c) for c in completions]))
-
-
 def completion_logits(
-    net: Net, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float, pad: int
+    net: Net, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], pad: int
 ) -> tuple[Tensor, Tensor]:
-    """(N, V) tempered logits at the N completion tokens of all rows in order, and (N,) the tokens that came there.
+    """(N, V) logits that predict the N tokens of all completions, row after row, and (N,) the ids of those tokens.
 
-    One forward pass, differentiable. Logits are computed at completion positions only; where the architecture cannot
-    pick positions, at the last max(len(completion)) + 1 positions of every row.
+    One forward pass. Logits are computed at completion positions only; where the architecture cannot pick positions,
+    at the last max(len(completion)) + 1 positions of every row.
     """
     import torch
 
@@ -246,4 +234,18 @@ def completion_logits(
         logits = net.logits(ids, mask, keep=wanted)
     else:
         logits = net.logits(ids, mask, keep=longest + 1)[wanted[:, -longest - 1 :]]
-    return tempered(logits, temperature)[0], ids.roll(-1, 1)[wanted]
+    return logits, ids.roll(-1, 1)[wanted]
+
+
+def token_logprobs(
+    net: Net, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float, pad: int
+) -> list[Tensor]:
+    """Log-probabilities of given completions in one forward pass: one (len(completion),) fp32 tensor a row.
+
+    Differentiable, so that a trainer can use it too. Temperature as in `log_distribution` (0 scores at 1). A row
+    without a usable distribution has NaN there.
+    """
+    logits, targets = completion_logits(net, prompts, completions, pad)
+    logits, _ = tempered(logits, temperature)
+    chosen = logits.gather(-1, targets[:, None]).squeeze(-1) - logits.logsumexp(-1)
+    return list(chosen.split([len(c) for c in completions]))

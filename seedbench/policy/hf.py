@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seedbench.core import InfrastructureError, Message, Sampling, SeedbenchError
 from seedbench.policy import chat, loading, weights
 from seedbench.policy.decoding import Generation, Net, by_budget, completion_logits, decode, token_logprobs
-from seedbench.policy.sampling import uniforms
+from seedbench.policy.sampling import tempered, uniforms
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -151,22 +151,52 @@ class HFPolicy:
         NaN where the logits are not finite. Raises SeedbenchError for an empty prompt or a row that is too long.
         """
         Sampling(temperature)
+
+        def work(asked: list[Sequence[int]], given: list[Sequence[int]], rows: list[int]) -> list[list[float]]:
+            return [v.tolist() for v in token_logprobs(self._net, asked, given, temperature, self._pad)]
+
+        scored = self._in_batches(prompts, completions, work)
+        return [scored.get(i, []) for i in range(len(prompts))]
+
+    def examine(
+        self,
+        prompts: Sequence[Sequence[int]],
+        completions: Sequence[Sequence[int]],
+        look: Callable[[Any, Any, list[int]], list[T]],
+    ) -> dict[int, T]:
+        """`look` at the logits that predict given completions; what it gave, by row (rows without tokens left out).
+
+        A batch is shown as `look(logits (N, V), ids (N,), rows)`: the N tokens of the completions of `rows`, one row
+        after the other; it answers once a row. Raises SeedbenchError for an empty prompt or a row that is too long.
+        """
+
+        def work(asked: list[Sequence[int]], given: list[Sequence[int]], rows: list[int]) -> list[T]:
+            return look(*completion_logits(self._net, asked, given, self._pad), rows)
+
+        return self._in_batches(prompts, completions, work)
+
+    def _in_batches(
+        self,
+        prompts: Sequence[Sequence[int]],
+        completions: Sequence[Sequence[int]],
+        work: Callable[[list[Sequence[int]], list[Sequence[int]], list[int]], list[T]],
+    ) -> dict[int, T]:
+        """`work(prompts, completions, rows)` in batches that fit the token budget, the longest rows first."""
         for prompt, completion in zip(prompts, completions, strict=True):
             if completion and (problem := self._problem(prompt, len(completion))):
                 raise problem
         scale = self.token_budget / max(1, _LOGIT_CELLS // self.vocabulary)
         cost = [max(len(p) + len(c), int(len(c) * scale)) for p, c in zip(prompts, completions, strict=True)]
         order = sorted((i for i, c in enumerate(completions) if c), key=lambda i: -cost[i])
-        scored: list[list[float]] = [[] for _ in prompts]
+        found: dict[int, T] = {}
         while order:
             rows = order[next(by_budget([cost[i] for i in order], self.token_budget))][: self.max_rows]
             asked, given = [prompts[i] for i in rows], [completions[i] for i in rows]
-            some = self._attempt(len(rows), token_logprobs, self._net, asked, given, temperature, self._pad)
+            some = self._attempt(len(rows), work, asked, given, rows)
             if some is not None:
-                for i, values in zip(rows, some, strict=True):
-                    scored[i] = values.tolist()
+                found.update(zip(rows, some, strict=True))
                 order = order[len(rows) :]
-        return scored
+        return found
 
     def score(
         self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float = 1.0
@@ -177,8 +207,8 @@ class HFPolicy:
         """
         import torch
 
-        logits, targets = completion_logits(self._net, prompts, completions, temperature, self._pad)
-        logp = torch.log_softmax(logits, -1)
+        logits, targets = completion_logits(self._net, prompts, completions, self._pad)
+        logp = torch.log_softmax(tempered(logits, temperature)[0], -1)
         entropy = -(logp.exp() * logp.clamp(min=-1e4)).sum(-1)  # a masked token's 0 * -inf would be NaN
         return logp.gather(-1, targets[:, None]).squeeze(-1), entropy
 

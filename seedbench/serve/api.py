@@ -54,6 +54,7 @@ class Served:
             "data": "mini" if env.data == "mini" else "real",  # the name of a folder is the server's own business
             "max_steps": env.max_steps,
             "replay": env.replay,
+            "settings": {name: getattr(env, name) for name in env.SETTINGS},
             "max_sessions": self.sessions.limit,
         }
 

@@ -8,13 +8,15 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from seedbench.core import SeedbenchError
-from seedbench.exam import environments, make_env
+from seedbench.exam import environments, make_env, preset_of
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -23,11 +25,24 @@ GRACE = 10.0  # seconds that requests under way are given to end
 EXTRA = "a server needs Flask and waitress: pip install 'seedbench[serve]'."
 
 
-def serve_env(env: str, data: str, host: str, port: int, port_file: Path | None, **limits: Any) -> None:
-    """Serve one environment until stopped. `limits`: max_sessions, ttl (seconds), threads."""
+def serve_env(
+    env: str,
+    data: str,
+    host: str,
+    port: int,
+    port_file: Path | None,
+    preset: str = "seedbench",
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    **limits: Any,
+) -> None:
+    """Serve one environment until stopped. `limits`: max_sessions, ttl (seconds), threads.
+
+    `settings` are the environment's own, beside the options of the preset.
+    """
     (env_id,) = _one(env)
+    options = dict(preset_of(make_env(env_id, data=data, **settings), env_id, preset).options)
     threads = limits.pop("threads")
-    app = _flask().create_app(env_id, partial(make_env, env_id, data=data), **limits)
+    app = _flask().create_app(env_id, partial(make_env, env_id, data=data, **settings, **options), **limits)
     run(app, host, port, threads, port_file, f"{env_id} ({data})")
 
 

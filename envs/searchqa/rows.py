@@ -1,0 +1,168 @@
+"""Rows of published question files, whatever they are packed in, and what a row says as a Question.
+
+Known shapes: FlashRAG's and DeepResearcher's {id, question, golden_answers, data_source?}, Search-R1's parquet, which
+adds reward_model.ground_truth.target, nq_open's {question, answer}, HotpotQA's and 2WikiMultiHopQA's with context and
+supporting_facts (as lists of pairs or as columns), and our own with evidence.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import lzma
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from seedbench.core import Passage, SeedbenchError
+from seedbench.envs.searchqa.data import KINDS, Evidence, Question
+from seedbench.envs.searchqa.scoring import split_golds
+
+ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.xz", ".json", ".json.gz", ".json.xz", ".parquet")
+LONGEST_ID = 200
+_NAMES = {
+    "nq": "nq", "naturalquestions": "nq", "nqopen": "nq",
+    "triviaqa": "triviaqa", "tq": "triviaqa",
+    "popqa": "popqa",
+    "hotpotqa": "hotpotqa", "hotpot": "hotpotqa",
+    "2wikimultihopqa": "2wikimultihopqa", "2wiki": "2wikimultihopqa", "2wikimqa": "2wikimultihopqa",
+    "musique": "musique",
+    "bamboogle": "bamboogle",
+}  # fmt: skip
+assert set(_NAMES.values()) == set(KINDS)
+Row = Mapping[str, Any]
+
+
+def kind_of(name: str) -> str | None:
+    """The kind that a data source goes by under this name; None for another."""
+    plain = name.lower().removeprefix("searchr1_").replace("-", "").replace("_", "").replace(" ", "")
+    return _NAMES.get(plain)
+
+
+def kind_of_file(path: Path) -> str | None:
+    """The kind that a file's name begins with, or else that its folder is called: nq_open.jsonl, nq/test.jsonl."""
+    stem = path.name.lower().partition(".")[0]
+    words = stem.replace("-", "_").split("_")
+    return kind_of("_".join(words[:2])) or kind_of(words[0]) or kind_of(path.parent.name)
+
+
+def role_of_file(path: Path) -> str:
+    """train, dev or test, by a word of the file's name; test where none says."""
+    words = path.name.lower().replace("-", "_").replace(".", "_").split("_")
+    if "train" in words:
+        return "train"
+    return "dev" if {"dev", "validation", "valid", "val"} & set(words) else "test"
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """(where it stands, row) of every row, read as they are asked for. Raises SeedbenchError for what is none."""
+    if path.name.endswith(".parquet"):
+        yield from _parquet_rows(path)
+        return
+    try:
+        with _open_text(path) as lines:
+            if ".json" in path.suffixes:
+                rows = json.load(lines)
+                if not isinstance(rows, list):
+                    raise SeedbenchError(f"{path} is no list of questions; give the published file.")
+                named = ((f"{path} row {n}", row) for n, row in enumerate(rows, 1))
+            else:
+                named = ((f"{path} line {n}", json.loads(line)) for n, line in enumerate(lines, 1) if line.strip())
+            for where, row in named:
+                if not isinstance(row, dict):
+                    raise SeedbenchError(f"{where} is no JSON object; fetch the file again.")
+                yield where, row
+    except (OSError, EOFError, ValueError, RecursionError, lzma.LZMAError) as error:
+        raise SeedbenchError(f"{path} cannot be read ({error}): it may be cut short; fetch it again.") from error
+
+
+def _open_text(path: Path) -> TextIO:
+    unpack: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    text: TextIO = unpack(path, "rt", encoding="utf-8")
+    return text
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ModuleNotFoundError as error:
+        raise SeedbenchError(f"{path} is a parquet file, which needs pyarrow: pip install pyarrow.") from error
+    try:
+        number = 0
+        for batch in parquet.ParquetFile(path).iter_batches(batch_size=1024):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{path} row {number}", row
+    except (OSError, ArrowException) as error:
+        raise SeedbenchError(f"{path} is no whole parquet file ({error}): fetch it again.") from error
+
+
+def golds_of(row: Row) -> Any:
+    """The right answers of a row, as they stand there; None where it holds none."""
+    for name in ("golden_answers", "answer", "answers"):
+        if row.get(name) is not None:
+            return row[name]
+    truth = row.get("reward_model")
+    truth = truth.get("ground_truth") if isinstance(truth, Mapping) else truth
+    return truth.get("target") if isinstance(truth, Mapping) else truth
+
+
+def is_question(row: Row) -> bool:
+    """Whether a row asks something and knows the answer. Corpora and lists of titles do not."""
+    return isinstance(row.get("question"), str) and golds_of(row) is not None
+
+
+def to_question(row: Row, kind: str, where: str) -> Question:
+    """A row as a Question with the task's id. Raises SeedbenchError, with the place, for a row that is none."""
+    golds = golds_of(row)
+    text = row["question"] if isinstance(row.get("question"), str) else ""
+    text = " ".join(text.split())
+    if not text or not isinstance(golds, str | Sequence) or not all(isinstance(gold, str) for gold in golds):
+        raise SeedbenchError(f"{where} holds no question with its answers as texts; give the published file.")
+    if not (answers := split_golds(golds)):
+        raise SeedbenchError(f"{where} has no answer that is not empty; remove that row.")
+    own = row.get("id", row.get("_id"))
+    own = str(own) if isinstance(own, str | int) else ""
+    if not own or len(own) > LONGEST_ID or not own.isprintable():
+        own = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return Question(f"{kind}/{own}", text, answers, kind, _evidence(row, where))
+
+
+def passages_of(row: Row, where: str) -> list[Passage]:
+    """The passages that stand in a row of HotpotQA or 2WikiMultiHopQA; [] in any other."""
+    return [_passage(title, "".join(sentences)) for title, sentences in _context(row, where)]
+
+
+def _passage(title: str, text: str) -> Passage:
+    name = hashlib.sha256(f"{title}\n{text}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return Passage(name, title, text.strip(), 0.0)
+
+
+def _pairs(value: Any, names: tuple[str, str], where: str) -> list[tuple[Any, Any]]:
+    """[[a, b], ...] or {names[0]: [a, ...], names[1]: [b, ...]}, as the two publications of HotpotQA write pairs."""
+    try:
+        if isinstance(value, Mapping):
+            return list(zip(value[names[0]], value[names[1]], strict=True))
+        return [(first, second) for first, second in value or ()]
+    except (TypeError, ValueError, KeyError) as error:
+        raise SeedbenchError(f"{where} has no readable {names[1]} ({error}); give the published file.") from error
+
+
+def _context(row: Row, where: str) -> list[tuple[str, list[str]]]:
+    found = _pairs(row.get("context"), ("title", "sentences"), where)
+    if not all(isinstance(t, str) and isinstance(s, list) and all(isinstance(x, str) for x in s) for t, s in found):
+        raise SeedbenchError(f"{where} has a context that is no list of titles and sentences; give the published file.")
+    return found
+
+
+def _evidence(row: Row, where: str) -> tuple[Evidence, ...]:
+    """Our own rows hold it as it is; supporting facts name a passage of the context by its title."""
+    if isinstance(own := row.get("evidence"), list) and own and isinstance(own[0], dict) and "passage" in own[0]:
+        try:
+            return tuple(Evidence(e["passage"], e["title"], int(e["sentence"]), e.get("query", "")) for e in own)
+        except (KeyError, TypeError, ValueError) as error:
+            raise SeedbenchError(f"{where} has evidence that cannot be read ({error}); import it again.") from error
+    context = {title: _passage(title, "".join(sentences)).id for title, sentences in _context(row, where)}
+    facts = _pairs(row.get("supporting_facts"), ("title", "sent_id"), where)
+    return tuple(Evidence(context[title], title, int(n)) for title, n in facts if title in context)
