@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,42 +21,8 @@ from seedbench.exam import Config, Exam, plan
 from seedbench.policy.fresh import load_policy
 from seedbench.policy.hf import HFPolicy
 from seedbench.rollout import Episode, play
-from seedbench.train.log import FILE
-
-
-@dataclass(frozen=True)
-class SftArgs:
-    """Settings of one run; written to train.json."""
-
-    env: str = "alfworld"
-    """Which environment, by its short name."""
-    model: str = "fresh"
-    """fresh (a new tiny policy), tiny (the shipped one), a folder or a hub id."""
-    out: str = ""
-    """Folder to fill: a Hugging Face model folder, metrics.jsonl, checkpoints."""
-    data: str = "mini"
-    """mini, or the folder of published files."""
-    demonstrations: int | None = None
-    """Train tasks that the expert plays; by default all."""
-    updates: int = 1000
-    """Optimizer steps."""
-    rows: int = 64
-    """Rows a step."""
-    seed: int = 0
-    """Seed of a fresh policy's weights, of the tasks chosen and of the order of rows."""
-    lr: float = 2e-3
-    """Peak learning rate of AdamW: for a tiny policy from scratch; SEED's stage 1 at 1.7-7 B has 5e-6."""
-    warmup: float = 0.05
-    """Share of the steps over which the rate rises; it then falls to a tenth along a cosine."""
-    save_every: int = 200
-    """Steps between checkpoints that --resume goes on from."""
-    device: str = "auto"
-    threads: int = 0
-
-    def __post_init__(self) -> None:
-        for name, low in (("updates", 1), ("rows", 1), ("seed", 0), ("save_every", 1)):
-            if getattr(self, name) < low:
-                raise SeedbenchError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be {low} or more.")
+from seedbench.train.args import SftArgs
+from seedbench.train.log import FILE, plot
 
 
 def demonstrations(exam: Exam, policy: HFPolicy, args: SftArgs) -> Iterator[dict[str, list[int]]]:
@@ -82,12 +47,15 @@ def run(args: SftArgs, resume: bool = False) -> Path:
     out = Path(args.out)
     exam = plan(Config("expert", env=args.env, split="train", data=args.data))[0]
     policy = load_policy(args.model, args.env, seed=args.seed, device=args.device, threads=args.threads)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "train.json").write_text(args.dumps(), encoding="utf-8")
     trainer = _trainer(policy, list(demonstrations(exam, policy, args)), args, out)
     trainer.train(resume_from_checkpoint=resume)
     policy.save(out)
     lines = [{"update": x["step"], "loss": x["loss"], "grad_norm": x["grad_norm"], "lr": x["learning_rate"]}
              for x in trainer.state.log_history if "loss" in x]  # fmt: skip
     (out / FILE).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    plot(out / FILE)
     return out
 
 
@@ -99,9 +67,9 @@ def _trainer(policy: HFPolicy, rows: list[dict[str, list[int]]], args: SftArgs, 
         output_dir=str(out / "checkpoints"), max_steps=args.updates, per_device_train_batch_size=args.rows,
         learning_rate=args.lr, lr_scheduler_type="cosine_with_min_lr", lr_scheduler_kwargs={"min_lr_rate": 0.1},
         warmup_steps=int(args.warmup * args.updates), weight_decay=0.01, max_length=None, seed=args.seed,
-        completion_only_loss=True, packing=False, bf16=False, report_to="none", logging_steps=10,
+        completion_only_loss=True, packing=False, bf16=False, report_to="none", logging_steps=max(1, args.updates // 100),
         save_steps=args.save_every, save_total_limit=2, use_cpu=policy.model.device.type == "cpu",
-        group_by_length=False, dataloader_pin_memory=False,
+        dataloader_pin_memory=False, optim="adamw_torch",
     )  # fmt: skip
     return SFTTrainer(policy.model, settings, train_dataset=Dataset.from_list(rows),
                       processing_class=policy.tokenizer)  # fmt: skip

@@ -15,8 +15,8 @@ from seedbench.commands.data import Data
 from seedbench.commands.index import Index
 from seedbench.commands.live import Doctor, Play, Serve
 from seedbench.commands.runs import Eval, Table
-from seedbench.commands.train import Train
 from seedbench.commands.submit import Submit, Verify
+from seedbench.commands.train import Train
 from seedbench.core import InfrastructureError, SeedbenchError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

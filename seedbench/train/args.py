@@ -116,12 +116,60 @@ class Args:
     @classmethod
     def load(cls, path: Path, kind: str = "--resume") -> Args:
         """Read train.json or a recipe. Raises SeedbenchError for a file that is not one, or a setting that is none."""
-        try:
-            given: Any = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise SeedbenchError(f"{kind} {path} cannot be read ({error}): name a file of settings.") from error
-        known = {f.name for f in fields(cls)}
-        if not isinstance(given, dict) or (strange := sorted(set(given) - known)):
-            what = f"settings that there are not ({', '.join(strange)})" if isinstance(given, dict) else "no object"
-            raise SeedbenchError(f"{kind} {path} holds {what}.")
-        return cls(**given)
+        return cls(**_settings(cls, path, kind))
+
+
+@dataclass(frozen=True)
+class SftArgs:
+    """Settings of one run; written to train.json."""
+
+    env: str = "alfworld"
+    """Which environment, by its short name."""
+    model: str = "fresh"
+    """fresh (a new tiny policy), tiny (the shipped one), a folder or a hub id."""
+    out: str = ""
+    """Folder to fill: a Hugging Face model folder, metrics.jsonl, checkpoints."""
+    data: str = "mini"
+    """mini, or the folder of published files."""
+    demonstrations: int | None = None
+    """Train tasks that the expert plays; by default all."""
+    updates: int = 1000
+    """Optimizer steps."""
+    rows: int = 64
+    """Rows a step."""
+    seed: int = 0
+    """Seed of a fresh policy's weights, of the tasks chosen and of the order of rows."""
+    lr: float = 2e-3
+    """Peak learning rate of AdamW: for a tiny policy from scratch; SEED's stage 1 at 1.7-7 B has 5e-6."""
+    warmup: float = 0.05
+    """Share of the steps over which the rate rises; it then falls to a tenth along a cosine."""
+    save_every: int = 200
+    """Steps between checkpoints that --resume goes on from."""
+    device: str = "auto"
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low in (("updates", 1), ("rows", 1), ("seed", 0), ("save_every", 1)):
+            if getattr(self, name) < low:
+                raise SeedbenchError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be {low} or more.")
+
+    def dumps(self) -> str:
+        """What train.json holds."""
+        return json.dumps(dataclasses.asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def load(cls, path: Path, kind: str = "--resume") -> SftArgs:
+        """Read train.json or a recipe, as `Args.load` does."""
+        return cls(**_settings(cls, path, kind))
+
+
+def _settings(cls: type, path: Path, kind: str) -> dict[str, Any]:
+    try:
+        given: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise SeedbenchError(f"{kind} {path} cannot be read ({error}): name a file of settings.") from error
+    known = {f.name for f in fields(cls)}
+    if not isinstance(given, dict) or (strange := sorted(set(given) - known)):
+        what = f"settings that there are not ({', '.join(strange)})" if isinstance(given, dict) else "no object"
+        raise SeedbenchError(f"{kind} {path} holds {what}.")
+    return given

@@ -47,23 +47,27 @@ class Log:
         words = f"success {figures['success']:.2f}  loss {figures['loss']:+.3f}  |g| {figures['grad_norm']:.2f}"
         self.bar.update(self.task, completed=figures["update"], description=words)
 
-    def plot(self) -> None:
-        """Draw curves.png from metrics.jsonl; nothing where there are no updates."""
-        lines = [] if self.quiet else read(self.path)
-        if not lines:
-            return
-        import matplotlib
 
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
+def plot(path: Path) -> None:
+    """Draw curves.png beside a metrics file: what it holds of CURVES; nothing where there are no updates."""
+    lines = read(path)
+    names = [name for name in CURVES if any(name in line for line in lines)]
+    if not names:
+        return
+    import matplotlib
 
-        figure, axes = pyplot.subplots(2, 3, figsize=(12, 6), layout="constrained")
-        for name, axis in zip(CURVES, axes.flat, strict=True):
-            points = [(x["update"], x[name]) for x in lines if math.isfinite(x.get(name, math.nan))]
-            axis.plot([x for x, _ in points], [y for _, y in points])
-            axis.set(title=name.replace("_", " "), xlabel="update")
-        figure.savefig(self.path.with_name("curves.png"), dpi=100)
-        pyplot.close(figure)
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    rows = 1 if len(names) < 4 else 2
+    columns = -(-len(names) // rows)
+    figure, axes = pyplot.subplots(rows, columns, figsize=(4 * columns, 3 * rows), layout="constrained", squeeze=False)
+    for name, axis in zip(names, axes.flat, strict=False):
+        points = [(x["update"], x[name]) for x in lines if math.isfinite(x.get(name, math.nan))]
+        axis.plot([x for x, _ in points], [y for _, y in points])
+        axis.set(title=name.replace("_", " "), xlabel="update")
+    figure.savefig(path.with_name("curves.png"), dpi=100)
+    pyplot.close(figure)
 
 
 def read(path: Path) -> list[dict[str, Any]]:

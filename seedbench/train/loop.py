@@ -29,7 +29,7 @@ from seedbench.prompts import prompt_sha, sha256_json
 from seedbench.rollout import Episode, play
 from seedbench.train import checkpoint
 from seedbench.train.args import Args
-from seedbench.train.log import FILE, Log
+from seedbench.train.log import FILE, Log, plot
 from seedbench.train.ranks import Ranks
 from seedbench.train.rows import Batch, Row, batch_of, deal, passes, rows_of
 
@@ -102,7 +102,7 @@ def train(
                 checkpoint.save(out, run.policy, run.optimizer, {"update": run.update, "cursor": run.cursor})
         if run.ranks.rank == 0:
             run.policy.save(out)
-            log.plot()
+            plot(out / FILE)
     run.ranks.wait()
     return out
 
@@ -122,7 +122,9 @@ def _open(args: Args, out: Path, resume: bool) -> Run:
     policy.token_budget = args.token_budget
     reference = None
     if args.kl:
-        reference = load_policy(args.model, args.env, seed=args.seed, device=args.device, dtype=args.dtype, threads=args.threads)
+        reference = load_policy(
+            args.model, args.env, seed=args.seed, device=args.device, dtype=args.dtype, threads=args.threads
+        )
     weights = [p for p in policy.model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=args.lr, weight_decay=args.weight_decay)
     run = Run(args, exams[0], policy, optimizer, reference, ranks)
