@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +181,23 @@ def test_a_killed_run_goes_on_with_the_same_curve(folder: Path, tmp_path: Path) 
 
     assert curve(whole) == curve(tmp_path / "cut") and len(curve(whole)) == 3
     assert (whole / "model.safetensors").read_bytes() == (tmp_path / "cut" / "model.safetensors").read_bytes()
+
+
+def test_two_processes_make_the_update_of_one(folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    def command(out: Path) -> list[str]:
+        return ["-m", "seedbench", "train", "grpo", "--model", str(folder), "--out", str(out), "--updates", "1",
+                "--tasks", "2", "--group", "2", "--max-new-tokens", "8", "--max-steps", "2", "--mini-batches", "2",
+                "--threads", "1"]  # fmt: skip
+
+    subprocess.run([sys.executable, *command(tmp_path / "one")], check=True, capture_output=True)
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1",
+              "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]  # fmt: skip
+    subprocess.run([*launch, *command(tmp_path / "two")], check=True, capture_output=True)
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    start = load_file(folder / "model.safetensors")
+    assert max(float((one[k] - start[k]).abs().max()) for k in one) > 1e-4
+    assert max(float((one[k] - two[k]).abs().max()) for k in one) < 1e-5
+    lines = [json.loads((tmp_path / name / "metrics.jsonl").read_text()) for name in ("one", "two")]
+    assert lines[0]["prompt_digest"] == lines[1]["prompt_digest"]
