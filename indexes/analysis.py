@@ -23,7 +23,7 @@ try:
     import regex
 except ModuleNotFoundError as problem:
     raise SeedbenchError(
-        "Searching needs the package `regex`, which is not installed: run pip install 'seedbench[webshop]'."
+        "Searching needs the package `regex`, which is not installed: run pip install regex."
     ) from problem
 
 ANALYSIS = "lucene-english-1"  # part of every index's digest: change it when any term changes

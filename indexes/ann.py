@@ -144,7 +144,7 @@ def to_gpu(faiss: Any, index: Any) -> Any:
     if not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
         raise SeedbenchError(
             "device is cuda, but this FAISS sees no GPU: pip uninstall faiss-cpu, then pip install "
-            "'seedbench[search-gpu]', or set SEEDBENCH_DENSE_DEVICE=cpu."
+            "'.[search-gpu]', or set SEEDBENCH_DENSE_DEVICE=cpu."
         )
     if not hasattr(index, "nprobe"):
         raise SeedbenchError("Of FAISS's indexes only ivf and ivf_sq8 run on a GPU here: set the device to cpu.")

@@ -118,6 +118,11 @@ class Bm25:
         named = {name: self._meta[name] for name in ("analysis", "k1", "b", "documents", "corpus")}
         return hashlib.sha256(json.dumps([KIND, named], sort_keys=True).encode()).hexdigest()
 
+    @property
+    def constants(self) -> tuple[float, float]:
+        """k1 and b."""
+        return float(self._meta["k1"]), float(self._meta["b"])
+
     def save(self, folder: Path | str) -> None:
         """Write the index into `folder`, which is made if it is not there."""
         store.write(Path(folder), KIND, self._meta | {"digest": self.digest()}, self._arrays)

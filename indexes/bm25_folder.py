@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seedbench.core import Passage
+from seedbench.core import Passage, SeedbenchError
 from seedbench.indexes.bm25 import K1, B, Bm25
 from seedbench.indexes.corpus import Corpus
 from seedbench.indexes.postings import Counter
@@ -65,5 +65,8 @@ def build(corpus: Corpus, folder: Path, settings: Mapping[str, Any], report: Rep
 
 
 def open(folder: Path, manifest: Mapping[str, Any], corpus: Corpus) -> Bm25Index:
-    """The saved arrays, mapped into memory."""
-    return Bm25Index(Bm25.load(folder / ARRAYS, manifest["facts"].get("index"), check=False), corpus)
+    """The saved arrays, mapped into memory. Raises SeedbenchError where the manifest says other constants."""
+    index = Bm25.load(folder / ARRAYS, manifest["facts"].get("index"), check=False)
+    if index.constants != (manifest["settings"]["k1"], manifest["settings"]["b"]):
+        raise SeedbenchError(f"{folder} has k1 and b {index.constants}, its manifest others: build it again.")
+    return Bm25Index(index, corpus)

@@ -108,7 +108,7 @@ def package_folder(package: str, purpose: str, extra: str) -> Path:
     """Where a package lies, found without importing it. Raises SeedbenchError with the pip command."""
     spec = util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise SeedbenchError(f"{purpose} needs the package {package}: pip install 'seedbench[{extra}]'")
+        raise SeedbenchError(f"{purpose} needs the package {package}: pip install -e '.[{extra}]'")
     return Path(next(iter(spec.submodule_search_locations)))
 
 

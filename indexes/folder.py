@@ -169,7 +169,13 @@ def open_index(name: Path | str, corpus: Corpus | Path | str | None = None) -> R
             f"{str(manifest['corpus'].get('digest'))[:12]}) than the one given ({len(passages)} passages, digest "
             f"{passages.digest()[:12]}): name the corpus it was built of."
         )
-    opened: Retriever = module(manifest["kind"]).open(folder, manifest, passages)
+    try:
+        opened: Retriever = module(manifest["kind"]).open(folder, manifest, passages)
+    except (KeyError, TypeError, ValueError) as error:  # a setting that a kind needs and the manifest has not
+        raise SeedbenchError(
+            f"{folder / MANIFEST} was edited, or is of another version ({type(error).__name__}: {error}): build the "
+            "index again."
+        ) from error
     return opened
 
 

@@ -26,7 +26,7 @@ class TorchRows:
         try:
             import torch
         except ImportError as error:
-            raise SeedbenchError("device is cuda, but torch is missing: pip install 'seedbench[train]'") from error
+            raise SeedbenchError("device is cuda, but torch is missing: pip install -e '.[train]'") from error
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise SeedbenchError("device is cuda, but torch sees no GPU here: set SEEDBENCH_DENSE_DEVICE=cpu.")
         self._torch, self._device, self._lock = torch, device, threading.Lock()

@@ -14,7 +14,7 @@ from pathlib import Path
 from seedbench.core import SeedbenchError
 
 OLDEST = 21  # class files of Anserini 1.x and 2.x have version 65
-INSTALL = "pip install 'seedbench[search]'"
+INSTALL = "pip install -e '.[search]'"
 
 
 @dataclass(frozen=True)

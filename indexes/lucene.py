@@ -202,6 +202,11 @@ def open(folder: Path, manifest: Mapping[str, Any], corpus: Corpus) -> LuceneInd
             f"({find_jar().name}): install the pyserini that built it (2.x for Lucene 10), or build it again."
         )
     k1, b = float(settings["k1"]), float(settings["b"])
+    if (k1, b) != (facts.get("k1"), facts.get("b")):
+        raise SeedbenchError(
+            f"{folder} was built with k1 {facts.get('k1')} and b {facts.get('b')}, and its manifest says {k1} and {b}: "
+            "build it again."
+        )
     searcher = Searcher(folder / INDEX, k1, b)
     if searcher.count != len(corpus):
         searcher.close()

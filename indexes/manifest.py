@@ -51,6 +51,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         sound = isinstance(manifest, dict) and all(isinstance(manifest.get(k), t) for k, t in _TYPES.items())
+        files = manifest["files"].values() if sound else ()
+        sound = sound and all(isinstance(file, dict) and isinstance(file.get("bytes"), int) for file in files)
     except (ValueError, RecursionError):
         sound = False
     if not sound:

@@ -180,7 +180,7 @@ def _load(folder: Path, config: Mapping[str, Any]) -> tuple[Any, Any, Any]:
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     except ImportError as error:
         raise SeedbenchError(
-            f"The encoder transformers needs torch and transformers ({error}): pip install 'seedbench[train]'"
+            f"The encoder transformers needs torch and transformers ({error}): pip install -e '.[train]'"
         ) from error
     safe: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     auto: Any = AutoModel

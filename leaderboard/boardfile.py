@@ -62,6 +62,7 @@ def disagreements(board: Path) -> list[str]:
     folders = {path.parent.name: path for path in sorted(store.submissions(board).glob("*/entry.json"))}
     said = [f"{i} is on the board and has no folder in submissions" for i in held if i not in folders]
     said += [f"{i} is in submissions and not on the board" for i in folders if i not in held]
+    said += [f"{one} is the same run as {other}" for one, other in store.twins(held.values())]
     for ident in (i for i in held if i in folders):
         try:
             stored = Entry.loads(files.read_bytes(folders[ident]), f"{ident}/entry.json")

@@ -42,7 +42,7 @@ class Entered:
         """Why the entry is not ranked at all, "" if it is."""
         if self.role != "agent":
             return self.role
-        if self.results.agent.get("needs_env"):
+        if self.results.agent.get("needs_env") is not False:  # who does not say it is taken to have been
             return "privileged: it was given the environment itself"
         if self.results.selection in CHOSEN_ON_THE_TEST:
             return "checkpoint chosen on a reported split"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import stat
 import zlib
@@ -55,7 +56,9 @@ def read_object(path: Path) -> dict[str, Any]:
 def parse_object(data: bytes, name: str) -> dict[str, Any]:
     """A JSON object from strict UTF-8 JSON; raises Unreadable, which calls it `name`, for anything else."""
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_no_twins, parse_constant=_no_constant)
+        value = json.loads(
+            data.decode("utf-8"), object_pairs_hook=_no_twins, parse_constant=_no_constant, parse_float=_finite
+        )
         if b"\\ud" in data or b"\\uD" in data:  # half of a surrogate pair is a string that no file can hold
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:  # JSON and Unicode errors are ValueErrors too
@@ -98,6 +101,12 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
     if len(found := dict(pairs)) != len(pairs):
         raise ValueError(f"a key is repeated among {sorted(found)[:20]}")
     return found
+
+
+def _finite(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise ValueError(f"{text[:40]} is no finite number")
+    return value
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from seedbench.core import SeedbenchError
 from seedbench.exam import Exam, protocol
 from seedbench.leaderboard.files import Unreadable
 from seedbench.leaderboard.findings import MAX_FINDINGS, Finding, Options
@@ -25,6 +26,7 @@ from seedbench.rollout import Episode
 from seedbench.summarize import EpisodeSummary, summarize
 
 NOT_IN_LINES = {"tokens"}
+MAX_WORDS, MAX_PROTOCOL = 2**16, 2**20  # characters of JSON; a protocol holds the lesson
 
 
 def check_form(run: Run, options: Options) -> list[Finding]:
@@ -48,9 +50,9 @@ def claims(run: Run) -> Said:
     envs, splits = (list(dict.fromkeys(names)) for names in zip(*rows, strict=True))
     if sorted(rows) != sorted(itertools.product(envs, splits)):
         return [("results", f"{len(rows)} rows are not each split of each environment once")]
-    said = _run_json(run)
+    said = _run_json(run) + _free_words(run)
     now = json.loads(json.dumps(protocol(run.configs[0], run.exams)))
-    said += _differences("protocol", results.protocol, now, "here it is")
+    said += [_another_version(d) for d in _differences("protocol", results.protocol, now, "here it is")]
     for exam in run.exams:
         for row in (r for r in results.results if r.env == exam.env_id):
             where = f"results.{row.env}.{row.split}"
@@ -63,6 +65,17 @@ def claims(run: Run) -> Said:
     return said + _entry(run)
 
 
+def _another_version(said: tuple[str, str]) -> tuple[str, str]:
+    """A digest says that something differs and not what: add what may."""
+    where, message = said
+    if not where.startswith("protocol.environments.") or not where.endswith(".digest"):
+        return said
+    return where, (
+        f"{message}: the run was played in another version of the environment, with other settings or files (--data), "
+        "or another search engine (--retriever)"
+    )
+
+
 def _run_json(run: Run) -> Said:
     """run.json, where it is there, tells of the same run."""
     if run.config is None:
@@ -71,6 +84,16 @@ def _run_json(run: Run) -> Said:
         return [("run.json", f"the run is not finished: `seedbench eval --resume {run.folder.name}`")]
     same = ("agent", "protocol", "software")
     return [("run.json", f"{k} is not that of results.json") for k in same if run.config.get(k) != _dump(run)[k]]
+
+
+def _free_words(run: Run) -> Said:
+    """What no figure follows from, and the board carries for ever, is short."""
+    parts = {name: getattr(run.results, name) for name in ("agent", "software", "protocol", "selection")}
+    sizes = {name: len(json.dumps(value)) for name, value in parts.items()}
+    most = {name: MAX_WORDS if name != "protocol" else MAX_PROTOCOL for name in sizes}
+    return [
+        (n, f"is {sizes[n]:,} characters long; at most {most[n]:,} make sense") for n in sizes if sizes[n] > most[n]
+    ]
 
 
 def _dump(run: Run) -> dict[str, Any]:
@@ -85,8 +108,13 @@ def _entry(run: Run) -> Said:
     ours = {"kind": run.results.agent.get("kind"), "skills_at_inference": bool(run.results.protocol.get("skill"))}
     said += _differences("agent", {k: getattr(entry.agent, k) for k in ours}, ours, "the results say")
     said += _differences("software", entry.software, run.results.software, "the results say")
-    if entry.outcomes and entry.outcomes != of_lines(run.lines()):
-        said.append(("outcomes", f"are not those of {TRAJECTORIES}"))
+    try:
+        if entry.outcomes and entry.outcomes != of_lines(run.lines()):
+            said.append(("outcomes", f"are not those of {TRAJECTORIES}"))
+    except Unreadable:
+        raise
+    except SeedbenchError as error:
+        said.append(("outcomes", str(error)))
     if more := sorted(set(os.listdir(run.folder)) - {"entry.json", TRAJECTORIES, TOKENS}):
         said.append((more[0][:100], "no file of this name belongs to an entry"))
     if run.folder.name != entry.id:
@@ -120,7 +148,12 @@ def episodes(run: Run) -> Said:
         where = place(number, key(line))
         said += [(where, fault) for fault in faults(line, episode, exam.protocol["max_steps"])]
         if not broken and (line["prev"] != head or line["hash"] != _hash(line)):
-            said.append((where, "prev and hash do not chain it to the line before: it was edited, or lines were"))
+            said.append(
+                (
+                    where,
+                    "prev and hash do not chain it to the line before: it was edited, or a line was moved or left out",
+                )
+            )
             broken = True
         head = line["hash"]
         group.append(summary(line, episode.task.kind))
@@ -155,6 +188,8 @@ def faults(line: Record, episode: Episode, max_steps: int) -> Iterator[str]:
         yield "it ended without a step"
     if failed and (line["success"] or line["score"]):
         yield f"it ended in an error and claims success {line['success']}, score {line['score']}"
+    if failed and any(line.get("measures", {}).values()):
+        yield f"it ended in an error and claims {line['measures']}"
     if failed != bool(line["error"]):
         yield f"it ended as {ended!r} and its error is {line['error'][:100]!r}"
 
@@ -229,10 +264,17 @@ def _differences(where: str, stated: object, true: object, words: str) -> Said:
         pairs = enumerate(zip(stated, true, strict=True))
         return [d for i, (a, b) in pairs for d in _differences(f"{where}[{i}]", a, b, words)]
     if type(stated) in (int, float) and type(true) in (int, float):
-        same = math.isclose(stated, true, rel_tol=1e-9, abs_tol=1e-12)  # type: ignore[arg-type]
+        same = stated == true or _close(stated, true)  # type: ignore[arg-type]
     else:
         same = type(stated) is type(true) and stated == true
     return [] if same else [(where, f"says {_short(stated)}, {words} {_short(true)}")]
+
+
+def _close(a: float, b: float) -> bool:
+    try:
+        return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    except OverflowError:  # an integer that no float can hold
+        return False
 
 
 def _short(value: object) -> str:

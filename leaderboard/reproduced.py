@@ -50,7 +50,7 @@ class Outcome:
             from scipy.stats import binomtest, fisher_exact
         except ImportError as error:
             raise SeedbenchError(
-                f"the level reproduced needs scipy ({error}); install it with `pip install seedbench[verify]`."
+                f"the level reproduced needs scipy ({error}); install it with `pip install -e '.[verify]'`."
             ) from error
         table = [[self.won, self.played - self.won], [self.claimed, self.tasks - self.claimed]]
         against = binomtest(self.won, self.played, self.claimed / self.tasks).pvalue

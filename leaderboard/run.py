@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from seedbench.core import InfrastructureError, Mode, SeedbenchError
-from seedbench.exam import Config, Exam, plan
+from seedbench.exam import STATED, Config, Exam, plan
 from seedbench.leaderboard import files
 from seedbench.leaderboard.entry import Entry, ProtocolDigests
 from seedbench.leaderboard.files import Unreadable
@@ -51,6 +53,7 @@ class TokenLine(TypedDict):
     steps: list[StepTokens] | None
 
 
+_PLAIN = re.compile(r"[a-z0-9]+").fullmatch  # a kind of index over the passages that come with the questions
 _LINE, _TOKEN_LINE = TypeAdapter(ChainedLine), TypeAdapter(TokenLine)
 
 
@@ -60,12 +63,13 @@ class Run:
     Every property may raise Unreadable, a SeedbenchError whose sentence is a finding.
     """
 
-    def __init__(self, folder: Path, data: str | None = None):
-        """`data` is the folder with the published files, for a run on those. Raises SeedbenchError for no folder."""
+    def __init__(self, folder: Path, data: str | None = None, retriever: str | None = None):
+        """`data` is the folder with the published files, for a run on those; `retriever` the search engine, for a run
+        that chose one. Raises SeedbenchError for no folder."""
         if not folder.is_dir():
             raise SeedbenchError(f"{folder} is no folder: name that of a finished run, or of an entry.")
-        self.folder, self._data = folder.resolve(), data
-        self.is_entry = (folder / "entry.json").exists() and not (folder / "results.json").exists()
+        self.folder, self._data, self._retriever = folder.resolve(), data, retriever
+        self.is_entry = os.path.lexists(folder / "entry.json")  # and then a results.json beside it is a finding
 
     @cached_property
     def entry(self) -> Entry | None:
@@ -128,10 +132,11 @@ class Run:
     def _config(self, env_id: str) -> Config:
         p, rows = self.results.protocol, [r for r in self.results.results if r.env == env_id]
         here: Any = p["environments"][env_id]  # type: ignore[index, call-overload]
-        names = {f.name for f in dataclasses.fields(Config)} - NOT_PROTOCOL
-        top = {k: v for k, v in p.items() if k in names}
+        top = {k: p[k] for k in STATED if k in p}
         how = {k: here["sampling"][k] for k in ("temperature", "top_p", "max_new_tokens")}
         how |= {k: here[k] for k in ("max_steps", "history")}
+        if "top_k" in here.get("settings", {}):
+            how |= {"top_k": here["settings"]["top_k"], "retriever": self._search_engine()}
         splits = ",".join(r.split for r in rows)
         data = self._folder_of_data(env_id, rows[0].data)
         try:
@@ -199,6 +204,8 @@ class Run:
     def _folder_of_data(self, env_id: str, data: str) -> str:
         if data == "mini":
             return "mini"
+        if data != "real":
+            raise Unreadable(f"the results in {self.stated} are on data {data[:40]!r}, which is neither mini nor real.")
         told = (self.config or {}).get("config", {})
         found = self._data or (told.get("data") if isinstance(told, dict) else None)
         if not isinstance(found, str) or found == "mini" or not Path(found).is_dir():
@@ -207,15 +214,21 @@ class Run:
             )
         return found
 
+    def _search_engine(self) -> str | None:
+        """What the verifier names, or else what run.json does, unless that is an address. An entry names none."""
+        told = (self.config or {}).get("config", {})
+        found = self._retriever or (told.get("retriever") if isinstance(told, dict) else None)
+        if found is None or (isinstance(found, str) and (self._retriever or Path(found).is_dir() or _PLAIN(found))):
+            return found
+        raise SeedbenchError(
+            f"this run searched {str(found)[:100]!r}, which a verifier does not follow: name the same index, or a "
+            "server of the same, with --retriever."
+        )
+
 
 def replayed(config: Config) -> Config:
     """The same exam on the environment's fastest engine: an equal digest promises equal bytes."""
     return dataclasses.replace(config, backend=None)
-
-
-# Of Config, what protocol does not state, or states for each environment; a stranger's file may not set it.
-NOT_PROTOCOL = {"agent", "env", "split", "data", "server", "max_steps", "history", "temperature", "top_p"}
-NOT_PROTOCOL |= {"max_new_tokens", "batch", "device", "dtype", "threads", "chat_template", "selection"}
 
 
 def _parsed(raw: bytes, name: str, shape: TypeAdapter[Any]) -> Record:

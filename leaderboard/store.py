@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,8 +30,6 @@ def board_file(given: Path | None) -> Path:
         return board
     if given.is_dir() or given.is_symlink():
         raise SeedbenchError(f"--board {given} is a folder or a link: name a file, new or written by submit.")
-    if not given.parent.is_dir():
-        raise SeedbenchError(f"--board {given}: there is no folder {given.parent}; make it first.")
     return given.resolve()
 
 
@@ -55,6 +53,13 @@ def read_board(board: Path) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.id)
 
 
+def twins(entries: Iterable[Entry]) -> list[tuple[str, str]]:
+    """Entries of a run that another holds too, (id, the other's): counted twice it would be two agents or seeds."""
+    first: dict[str, str] = {}
+    pairs = [(entry.id, first.setdefault(entry.results.chain_head, entry.id)) for entry in entries]
+    return [(name, other) for name, other in pairs if name != other]
+
+
 def write_board(board: Path, entries: Sequence[Entry]) -> None:
     """Replace the file in one step. Hold `locked_board` from the read to the write."""
     write_json(board, {"schema": SCHEMA, "entries": [e.as_json() for e in sorted(entries, key=lambda e: e.id)]})
@@ -63,5 +68,6 @@ def write_board(board: Path, entries: Sequence[Entry]) -> None:
 @contextmanager
 def locked_board(board: Path) -> Iterator[None]:
     """Hold the board for this process: another submit waits until it is free. A kill releases it."""
+    board.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(board.with_name(f".{board.name}.lock")):
         yield

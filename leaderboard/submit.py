@@ -42,6 +42,7 @@ def submit(
     about: About,
     data: str | None = None,
     options: Options = Options(),  # noqa: B008 - frozen
+    retriever: str | None = None,
 ) -> Done:
     """Enter a run on the board; nothing is written unless it verifies. The same run again changes nothing.
 
@@ -50,7 +51,7 @@ def submit(
     """
     board = store.board_file(board)
     store.read_board(board)  # a board that cannot be read is found before minutes of replay
-    run = Run(folder, data)
+    run = Run(folder, data, retriever)
     if run.is_entry:
         raise SeedbenchError(f"{folder} is an entry already: submit takes a run folder.")
     _whole(run)

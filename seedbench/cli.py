@@ -46,13 +46,13 @@ def main(argv: list[str] | None = None) -> None:
     if argv == ["--version"]:
         print(f"seedbench {seedbench.__version__}")
         return
-    command: Any = tyro.cli(
-        Command,
-        prog="seedbench",
-        description="Train and measure language-model agents on long-horizon tasks.",
-        args=argv,
-    )
     try:
+        command: Any = tyro.cli(
+            Command,
+            prog="seedbench",
+            description="Train and measure language-model agents on long-horizon tasks.",
+            args=argv,
+        )
         command()
     except InfrastructureError as error:
         sys.exit(_say(error, 1))

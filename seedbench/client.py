@@ -202,7 +202,7 @@ def _requests() -> Any:
     try:
         import requests
     except ModuleNotFoundError as error:
-        raise SeedbenchError("--server needs requests: pip install 'seedbench[serve]'.") from error
+        raise SeedbenchError("--server needs requests: pip install -e '.[serve]'.") from error
     return requests
 
 

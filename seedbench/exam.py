@@ -20,6 +20,7 @@ from seedbench.remote import connect, served_by
 from seedbench.rollout import Episode
 
 SPLITS = ("train", "dev", "seen", "unseen", "paper")
+STATED = ("seed", "trials", "limit", "preset", "parse", "skill", "backend")  # of Config, for all environments alike
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(extra="forbid", strict=True))
@@ -119,7 +120,7 @@ def environments(names: str) -> list[str]:
     for name in filter(None, (n.strip() for n in names.split(","))):
         if name.lower() not in ids:
             raise SeedbenchError(
-                f"--env {name} is not an environment: give a comma list of {', '.join(known)}, or all."
+                f"{name} is not an environment: there are {', '.join(known)} (--env takes a comma list, or all)."
             )
         chosen.append(ids[name.lower()])
     if not chosen:
@@ -217,6 +218,6 @@ def make_env(env_id: str, **kwargs: Any) -> TextEnv:
 def protocol(config: Config, exams: Iterable[Exam]) -> dict[str, Any]:
     """What results.json says of how the exam was held."""
     return {
-        **{k: getattr(config, k) for k in ("seed", "trials", "limit", "preset", "parse", "skill", "backend")},
+        **{k: getattr(config, k) for k in STATED},
         "environments": {exam.env_id: exam.protocol for exam in exams},
     }

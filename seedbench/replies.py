@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
-MAX_ACTION = 10_000  # characters of an action in a request
+MAX_ACTION = 100_000  # characters of an action in a request; search-QA reads no more of one either
 MAX_LABEL = 1000  # characters of a session's name, a task's id and a split
 DEEPEST = 32  # levels of a reply; seedbench's own have five
 LARGEST = 2**64  # of an integer in a reply: seeds end below it

@@ -114,7 +114,7 @@ def _ask(agent: Agent, views: Sequence[View], envs: Sequence[TextEnv]) -> list[R
     try:
         replies: list[Reply | BaseException] = list(agent.act(views, envs) if agent.needs_env else agent.act(views))
         if len(replies) != len(views):
-            raise ValueError(f"the agent gave {len(replies)} replies to {len(views)} views")
+            return [ValueError(f"the agent gave {len(replies)} replies to {len(views)} views")] * len(views)
         return replies
     except RAISED as error:  # whatever an agent raises is that episode's failure, by contract
         if len(views) == 1 or isinstance(error, InfrastructureError):

@@ -22,7 +22,7 @@ from seedbench.results import Results
 from seedbench.summarize import EpisodeSummary, summarize
 
 Line = dict[str, Any]
-ALFWORLD, WEBSHOP = "seedbench/ALFWorld-v0", "seedbench/WebShop-v0"
+ALFWORLD, WEBSHOP, SEARCHQA = "seedbench/ALFWorld-v0", "seedbench/WebShop-v0", "seedbench/SearchQA-v0"
 
 
 class Half(Agent):
@@ -81,6 +81,7 @@ class Copy:
                     *(line["task"], kinds[line["task"]], line["trial"], line["score"], line["success"], line["ended"]),
                     len(line["steps"]),
                     sum(not s["format_valid"] for s in line["steps"]),
+                    measures=line.get("measures", {}),
                 )
                 for line in ours
             ]
@@ -252,6 +253,21 @@ def limit_denied(c: Copy) -> None:
 @forgery("form", "ended in an error and claims success", figures=False)
 def a_won_error(c: Copy) -> None:
     next(line for line in c.lines if line["ended"] == "error").update(success=True, score=1.0)
+
+
+@forgery("form", "ended in an error and claims {'f1': 1.0}", figures=False)
+def a_measured_error(c: Copy) -> None:
+    next(line for line in c.lines if line["ended"] == "error")["measures"] = {"f1": 1.0}
+
+
+@forgery("form", "agent: is 1,")
+def an_endless_agent(c: Copy) -> None:
+    c.results["agent"]["note"] = c.run["agent"]["note"] = "A" * 1_000_000
+
+
+@forgery("form", "its seed is")
+def a_seed_that_no_float_holds(c: Copy) -> None:
+    c.results["protocol"]["seed"] = 10**400 - 1
 
 
 @forgery("form", "pinned: says False")

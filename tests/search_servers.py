@@ -67,10 +67,10 @@ class Slow:
 
 
 @contextmanager
-def served(app: SearchApp) -> Iterator[str]:
+def served(app: SearchApp, http: Any = "httptools") -> Iterator[str]:
     """The app under uvicorn on a thread of this process; yields its URL."""
     listening = listen("127.0.0.1", 0)
-    config = uvicorn.Config(app, http="httptools", ws="none", lifespan="on", log_config=None, access_log=False)
+    config = uvicorn.Config(app, http=http, ws="none", lifespan="on", log_config=None, access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
     thread.start()

@@ -400,7 +400,7 @@ def test_an_endpoint_in_eval_leaves_no_password_and_resumes(
     try:
         import openai  # noqa: F401
     except ImportError:
-        need(None, "the openai package is missing: pip install 'seedbench[api]'")
+        need(None, "the openai package is missing: pip install -e '.[api]'")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-secret")
     monkeypatch.chdir(tmp_path)
     bad = fake.error(401, "no")

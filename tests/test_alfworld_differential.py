@@ -45,7 +45,7 @@ class Match(NamedTuple):
 
 @pytest.fixture(scope="module", autouse=True)
 def real_engine() -> None:
-    need(find_spec("textworld"), "alfworld is not installed (pip install 'seedbench[alfworld]')")
+    need(find_spec("textworld"), "alfworld is not installed (pip install -e '.[alfworld]')")
 
 
 def compare(match: Match, engine: str) -> int:

@@ -212,7 +212,7 @@ def test_a_set_of_ones_own_is_served_but_unpinned(tmp_path: Path) -> None:
 
 
 def test_the_real_engine_plays_ours(tmp_path: Path) -> None:
-    pytest.importorskip("alfworld", reason="needs the real engine: pip install seedbench[alfworld]")
+    pytest.importorskip("alfworld", reason="needs the real engine: pip install -e '.[alfworld]'")
     textworld = pytest.importorskip("textworld")
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
 

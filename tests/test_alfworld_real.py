@@ -34,7 +34,7 @@ TASKS = [task.id for task in open_dataset("mini").tasks("seen")[:3]]
 
 @pytest.fixture(scope="module")
 def real_engine() -> None:
-    need(find_spec("textworld"), "alfworld is not installed (pip install 'seedbench[alfworld]')")
+    need(find_spec("textworld"), "alfworld is not installed (pip install -e '.[alfworld]')")
 
 
 def make(backend: str = "textworld", **options: Any) -> ALFWorldEnv:

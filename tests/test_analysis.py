@@ -175,4 +175,4 @@ def test_without_regex_one_sentence_says_what_to_install() -> None:
     code = "import sys; sys.modules['regex'] = None\nimport seedbench.indexes.bm25"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "SeedbenchError: Searching needs the package `regex`" in done.stderr.splitlines()[-1]
-    assert "pip install" in done.stderr.splitlines()[-1]
+    assert "pip install regex" in done.stderr.splitlines()[-1]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install seedbench[train]")
-pytest.importorskip("transformers", reason="transformers is not installed: pip install seedbench[train]")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install -e '.[train]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install -e '.[train]'")
 
 from seedbench import cli, record  # noqa: E402
 from seedbench.core import Sampling, SeedbenchError  # noqa: E402

@@ -34,7 +34,7 @@ def openai_there(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         import openai  # noqa: F401
     except ImportError:
-        need(None, "the openai package is missing: pip install 'seedbench[api]'")
+        need(None, "the openai package is missing: pip install -e '.[api]'")
     for name in ("OPENAI_API_KEY", "OPENAI_BASIC_AUTH", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
 
@@ -350,7 +350,7 @@ def test_without_the_package_the_cure_is_named() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent.parent
     )
-    assert "pip install 'seedbench[api]'" in done.stderr.splitlines()[-1]
+    assert "pip install -e '.[api]'" in done.stderr.splitlines()[-1]
 
 
 def test_episodes_end_to_end_and_unplayed_ones_stay_apart() -> None:

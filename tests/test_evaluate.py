@@ -234,7 +234,7 @@ def test_a_run_that_changed_underneath_cannot_be_continued(tmp_path: Path, capsy
 MISTAKES = [
     ([], "--agent is missing"),
     (["--agent", ""], "--agent is empty"),
-    (["--agent", "random", "--env", "alfwold"], "--env alfwold is not an environment"),
+    (["--agent", "random", "--env", "alfwold"], "alfwold is not an environment"),
     (["--agent", "random", "--env", ""], "--env is empty"),
     (["--agent", "random", "--split", "test"], "--split test"),
     (["--agent", "random", "--trials", "0"], "--trials is 0"),
@@ -246,7 +246,7 @@ MISTAKES = [
     (["--agent", "random", "--preset", "nope"], "--preset nope"),
     (["--agent", "random", "--skill", "no_such_file.md"], "--skill no_such_file.md"),
     (["--agent", "random", "--skill", os.devnull], "is empty"),
-    (["--agent", "random", "--env", "alfworld-v99"], "--env alfworld-v99 is not an environment"),
+    (["--agent", "random", "--env", "alfworld-v99"], "alfworld-v99 is not an environment"),
     (["--agent", "random", "--selection", "\udcff"], "not valid UTF-8"),
     (["--agent", "random", "--env", "alfworld", "--data", "no_such_folder"], "no_such_folder"),
     (["--agent", "no_such_model_folder"], "no_such_model_folder"),

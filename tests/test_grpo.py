@@ -192,12 +192,12 @@ def test_two_processes_make_the_update_of_one(folder: Path, tmp_path: Path) -> N
                 "--threads", "1"]  # fmt: skip
 
     subprocess.run([sys.executable, *command(tmp_path / "one")], check=True, capture_output=True)
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1",
-              "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]  # fmt: skip
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     subprocess.run([*launch, *command(tmp_path / "two")], check=True, capture_output=True)
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     start = load_file(folder / "model.safetensors")
     assert max(float((one[k] - start[k]).abs().max()) for k in one) > 1e-4
     assert max(float((one[k] - two[k]).abs().max()) for k in one) < 1e-5
     lines = [json.loads((tmp_path / name / "metrics.jsonl").read_text()) for name in ("one", "two")]
+    assert [line["processes"] for line in lines] == [1, 2]
     assert lines[0]["prompt_digest"] == lines[1]["prompt_digest"]

@@ -126,6 +126,9 @@ def test_damage_is_named(index: Path) -> None:
     text = head.read_text()
     for broken, message in (("{", "is damaged"), ("[]", "is damaged"), (text.replace('"kind"', '"kin"'), "is damaged"),
                             (text.replace('"schema": 1', '"schema": 2'), "another version of seedbench"),
+                            (text.replace('"bytes": ', '"bites": '), "is damaged"),
+                            (text.replace('"k1": 0.9', '"k1": 5.0'), "its manifest others"),
+                            (text.replace('"k1": 0.9', '"k2": 0.9'), "was edited, or is of another version .*k1"),
                             (POINTER, "Git LFS pointer")):  # fmt: skip
         head.write_text(broken)
         with pytest.raises(SeedbenchError, match=message):

@@ -13,8 +13,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install seedbench[train]")
-pytest.importorskip("transformers", reason="transformers is not installed: pip install seedbench[train]")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install -e '.[train]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install -e '.[train]'")
 
 from seedbench.agents import load_agent  # noqa: E402
 from seedbench.agents.local import LocalAgent  # noqa: E402
@@ -296,7 +296,7 @@ def test_without_the_train_extra(module: str, folder: Path, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(SeedbenchError) as e:
         HFPolicy.load(folder)
-    one_sentence(e, "pip install seedbench[train]")
+    one_sentence(e, "pip install -e '.[train]'")
 
 
 def test_bfloat16_where_asked_for(folder: Path) -> None:

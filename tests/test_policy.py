@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install seedbench[train]")
-pytest.importorskip("transformers", reason="transformers is not installed: pip install seedbench[train]")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install -e '.[train]'")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install -e '.[train]'")
 
 from seedbench.agents.local import LocalAgent  # noqa: E402
 from seedbench.core import InfrastructureError, Reply, Sampling, SeedbenchError, View, stream  # noqa: E402

@@ -285,7 +285,7 @@ def test_without_requests_there_is_one_sentence() -> None:
         "main(['eval', '--agent', 'null', '--env', 'alfworld', '--server', 'http://127.0.0.1:1'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2 and "seedbench[serve]" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and "'.[serve]'" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_each_thread_has_its_own_connection(url: str) -> None:

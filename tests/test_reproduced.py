@@ -20,6 +20,7 @@ from seedbench.leaderboard.audit import check_audit
 from seedbench.leaderboard.findings import Options
 from seedbench.leaderboard.reproduced import Outcome, draw, judge
 from seedbench.leaderboard.run import Run
+from seedbench.leaderboard.verify import not_done
 
 BEACON = "block 870000 of some public chain"
 
@@ -167,7 +168,7 @@ def test_code_and_addresses_of_a_submission_are_never_used(
 
 
 def test_an_endpoint_that_the_verifier_names(expert: Path, tmp_path: Path) -> None:
-    pytest.importorskip("openai", reason="openai is not installed: pip install seedbench[api]")
+    pytest.importorskip("openai", reason="openai is not installed: pip install -e '.[api]'")
     run = set_agent(expert, tmp_path / "r", kind="api", spec="openai:m@http://127.0.0.1:1/v1", model="m")
     (found,) = check(run, model="openai:other@http://127.0.0.1:1/v1")
     assert found.where == "agent.model"
@@ -176,6 +177,8 @@ def test_an_endpoint_that_the_verifier_names(expert: Path, tmp_path: Path) -> No
     assert len(check_audit(Run(run), Options(model=named.model))) == len(check_audit(Run(run), Options())) == 1
     agent = level.agent_of(Run(run), named)
     assert isinstance(agent, Agent) and agent.describe()["model"] == "m"
+    assert "without the audit" in not_done(Run(run), "reproduced") and not not_done(Run(run), "replay")
+    assert not_done(Run(expert), "reproduced") == ""
 
 
 # Models
@@ -183,7 +186,7 @@ def test_an_endpoint_that_the_verifier_names(expert: Path, tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
-    pytest.importorskip("torch", reason="torch is not installed: pip install seedbench[train]")
+    pytest.importorskip("torch", reason="torch is not installed: pip install -e '.[train]'")
     from tests.tiny import one_torch_thread
 
     yield from one_torch_thread()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install seedbench[train]")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install -e '.[train]'")
 
 from seedbench.core import Sampling, SeedbenchError, stream  # noqa: E402
 from seedbench.policy.decoding import Generation, by_budget, decode  # noqa: E402

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import signal
@@ -28,6 +29,7 @@ from seedbench.indexes.bm25 import Bm25
 from seedbench.indexes.search_client import RemoteRetriever
 from seedbench.indexes.search_server import SearchApp
 from seedbench.indexes.search_shapes import Refused, document, understand
+from seedbench.serve import asgi
 from tests.search_servers import Slow, passages, process, served
 
 INDEX = Bm25(passages())
@@ -38,6 +40,32 @@ def url() -> Iterator[str]:
     with served(SearchApp(lambda: INDEX, cache=50, queue=2000)) as address:
         ready(address)
         yield address
+
+
+def test_connections_that_never_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are closed after a while, and never take every file of the process."""
+    monkeypatch.setattr(asgi, "HEAD_WAIT", 0.5)
+    monkeypatch.setattr(asgi, "_files", lambda: asgi.SPARE + 20)
+    with served(SearchApp(lambda: INDEX, cache=0, queue=10), http=asgi.protocol()) as url:
+        ready(url)
+        address = (urlsplit(url).hostname or "", urlsplit(url).port or 0)
+        mute = [socket.create_connection(address, timeout=5) for _ in range(30)]
+        began = time.monotonic()
+        for connection in mute:
+            with contextlib.suppress(OSError):  # refused and closed at once
+                connection.sendall(b"GET /hea")
+        ends = []
+        for connection in mute:
+            with connection, contextlib.suppress(ConnectionError):
+                assert connection.recv(10) == b""
+            ends.append(time.monotonic() - began)
+        assert ends[0] > 0.3 and max(ends) < 4
+        assert call(url, "GET", "/health")[0] == 200
+        again = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)  # after an answer it may rest for longer
+        for _ in range(2):
+            again.request("GET", "/health")
+            assert again.getresponse().read() and time.sleep(0.7) is None
+        again.close()
 
 
 def ready(url: str) -> dict[str, Any]:

@@ -17,11 +17,12 @@ from seedbench.agents.human import Human
 from seedbench.cli import main
 from seedbench.core import InfrastructureError, Passage, SeedbenchError, View
 from seedbench.envs.searchqa import retrieval
-from seedbench.envs.searchqa.env import SearchQAEnv
+from seedbench.envs.searchqa.env import LONGEST_ACTION, SearchQAEnv
 from seedbench.envs.searchqa.protocols import PROTOCOLS, numbered, show_search_r1, show_verl_agent
 from seedbench.envs.searchqa.scoring import search_r1_format
 from seedbench.exam import make_env
 from seedbench.remote import RemoteEnv
+from seedbench.replies import MAX_ACTION
 from seedbench.rollout import Episode, play
 from seedbench.serve.app import create_app
 from tests import searchqa_island
@@ -195,9 +196,20 @@ def test_settings_that_are_refused(island: Path, settings: dict[str, Any], says:
         make_env(ENV, **{"data": island, **settings})
 
 
+def test_of_a_long_action_the_beginning_is_read(island: Path) -> None:
+    """As over HTTP, where no more is sent: a run on a server has the observations of a run without one."""
+    assert LONGEST_ACTION == MAX_ACTION
+    env = begin(island)
+    fits = f"<search>{'w' * (LONGEST_ACTION - 17)}</search>"
+    assert env.step(fits)[4]["is_action_valid"]
+    assert not env.step(fits.replace("</", "w</"))[4]["is_action_valid"]
+
+
 def test_an_unknown_retriever(island: Path) -> None:
     with pytest.raises(SeedbenchError, match="There is no retriever elastic"):
         begin(island, retriever="elastic")
+    with pytest.raises(SeedbenchError, match="The retriever has no name: give bm25"):
+        begin(island, retriever="")
 
 
 def test_the_digest_names_what_outputs_depend_on(island: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import lzma
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from seedbench.core import SeedbenchError
-from seedbench.envs.searchqa import data
+from seedbench.envs.searchqa import data, files
 from seedbench.envs.searchqa.data import KINDS
 from seedbench.envs.searchqa.files import COUNTS, check, import_published
 from seedbench.envs.searchqa.published import Published
@@ -167,7 +168,11 @@ def test_packed_files(tmp_path: Path, pack: Any, ending: str) -> None:
 @pytest.mark.parametrize(
     "name, text, says",
     [
-        ("nq.jsonl", '{"question": "a?", "answer": ["b"]}\n{"questi', "cannot be read"),
+        ("nq.jsonl", '{"question": "a?", "answer": ["b"]}\n{"questi', "line 2 is not JSON"),
+        ("nq.jsonl", "<!doctype html>\n", "line 1 is not JSON .*or a page"),
+        ("nq.jsonl", "[" * 100_000, "line 1 is not JSON"),
+        ("nq.jsonl.gz", "version https://git-lfs.github.com/spec/v1\noid", "is a Git LFS pointer"),
+        ("nq.parquet", "version https://git-lfs.github.com/spec/v1\noid", "is a Git LFS pointer"),
         ("nq.jsonl", "[1]\n", "line 1 is no JSON object"),
         ("nq.json", '{"a": 1}', "no list of questions"),
         ("nq.jsonl", '{"question": "a?", "answer": [" "]}\n', "line 1 has no answer that is not empty"),
@@ -187,6 +192,11 @@ def test_packed_files(tmp_path: Path, pack: Any, ending: str) -> None:
             '{"question": "a?", "answer": "b", "context": [["t", "s"]]}\n',
             "no list of titles and sentences",
         ),
+        (
+            "hotpotqa.jsonl",
+            '{"question": "a?", "answer": "b", "context": [["t", ["s"]]], "supporting_facts": [["t", null]]}\n',
+            "supporting facts that are no titles and numbers",
+        ),
         ("corpus.jsonl", '{"title": "a", "text": "b"}\n', "holds no questions"),
         ("notes.txt", "nothing", "holds no questions"),
     ],
@@ -198,9 +208,29 @@ def test_what_is_refused(tmp_path: Path, name: str, text: str, says: str) -> Non
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
-    (tmp_path / "nq.jsonl").write_bytes(b'{"question": "\xff"}\n')
-    with pytest.raises(SeedbenchError, match="cannot be read"):
-        Published(tmp_path)
+    for content in (b'{"question": "\xff"}\n', b"PAR1\xd7", '{"question": "a?"}'.encode("utf-16")):
+        (tmp_path / "nq.jsonl").write_bytes(content)
+        with pytest.raises(SeedbenchError, match="is not UTF-8 text"):
+            Published(tmp_path)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    plain = put(tmp_path / "nq.jsonl", flashrag("n", 2))
+    (tmp_path / "nq_test.jsonl").write_bytes(b"\xef\xbb\xbf" + plain.read_bytes())
+    assert Published(tmp_path / "nq_test.jsonl").digest() == Published(plain).digest()
+
+
+def test_half_surrogate_pairs_can_be_imported(tmp_path: Path) -> None:
+    """JSON can say them, UTF-8 cannot: they are read as U+FFFD, so that files can be written and digests agree."""
+    context = {"context": [["T\udfff", ["s \ud800."]]], "supporting_facts": [["T\udfff", 0]]}
+    row = {"question": "who \ud800?", "answer": "x\udfff", **context}
+    source = put(tmp_path / "source" / "hotpotqa.jsonl", [row])
+    import_published(source, tmp_path / "dest", quiet)
+    before, after = Published(source), Published(tmp_path / "dest")
+    assert before.digest() == after.digest()
+    question = after.question(after.tasks("seen")[0].id)
+    assert (question.question, question.golds, question.evidence[0].title) == ("who \ufffd?", ("x\ufffd",), "T\ufffd")
+    assert [(p.title, p.text) for p in after.passages() or ()] == [("T\ufffd", "s \ufffd.")]
 
 
 def test_two_files_with_the_same_set(tmp_path: Path) -> None:
@@ -262,6 +292,27 @@ def test_import(tmp_path: Path) -> None:
     with pytest.raises(SeedbenchError, match="holds other questions already"):
         import_published(other, tmp_path / "dest", quiet)
     assert not list((tmp_path / "dest").rglob("*.part"))
+
+
+def test_an_import_that_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no data set of fewer questions: it is refused until the same command has ended."""
+    source = searchqa_island.write(tmp_path / "source")
+    put(source / "nq" / "test.jsonl", flashrag("n", 3))
+    write, calls = files._write_lines, iter((True, False))
+
+    def full(path: Path, rows: Iterable[Any]) -> None:
+        if not next(calls):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, rows)
+
+    monkeypatch.setattr(files, "_write_lines", full)
+    with pytest.raises(SeedbenchError, match="the disk is full; free some space and run the same command again"):
+        import_published(source, tmp_path / "dest", quiet)
+    with pytest.raises(SeedbenchError, match="has not finished: run the same"):
+        Published(tmp_path / "dest")
+    monkeypatch.undo()
+    import_published(source, tmp_path / "dest", quiet)
+    assert Published(tmp_path / "dest").digest() == Published(source).digest()
 
 
 def test_a_changed_import_is_damaged(tmp_path: Path) -> None:

@@ -164,9 +164,9 @@ def test_what_is_not_there() -> None:
 def test_huge_bodies_are_refused_unread() -> None:
     c = client()
     session = post(c, "reset", task="to-3")["session"]
-    big = json.dumps({"session": session, "action": "x" * (1 << 20)})
-    assert "1048576 bytes" in refused(c.post("/api/step", data=big), 413, "too_big")
-    assert post(c, "step", session=session, action="x" * 10_000)["info"]["is_action_valid"] is False
+    big = json.dumps({"session": session, "action": "x" * (2 << 20)})
+    assert "2097152 bytes" in refused(c.post("/api/step", data=big), 413, "too_big")
+    assert post(c, "step", session=session, action="x" * 100_000)["info"]["is_action_valid"] is False
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -407,16 +407,16 @@ def test_a_missing_package_gets_one_sentence(package: str) -> None:
         "main(['serve', 'env', 'alfworld', '--port', '0'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2 and "seedbench[serve]" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and "'.[serve]'" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_an_action_is_bounded_and_a_session_keeps_a_hash_of_it() -> None:
     app = create_app("toy/Counter-v0", counter)
     c = app.test_client()
     session = post(c, "reset", task="to-2")["session"]
-    assert "10000" in refused(c.post("/api/step", json={"session": session, "action": "x" * 10_001}), 413, "too_big")
-    one = post(c, "step", session=session, action="😀" * 10_000, turn=1)
-    assert post(c, "step", session=session, action="😀" * 10_000, turn=1) == one
+    assert "100000" in refused(c.post("/api/step", json={"session": session, "action": "x" * 100_001}), 413, "too_big")
+    one = post(c, "step", session=session, action="😀" * 100_000, turn=1)
+    assert post(c, "step", session=session, action="😀" * 100_000, turn=1) == one
     refused(c.post("/api/step", json={"session": session, "action": "😀", "turn": 1}), 409, "wrong_turn")
 
 

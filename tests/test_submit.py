@@ -18,6 +18,7 @@ import seedbench
 from seedbench import cli, record
 from seedbench.core import SeedbenchError
 from seedbench.leaderboard import store
+from seedbench.leaderboard.boardfile import disagreements
 from seedbench.leaderboard.entry import Entry
 from seedbench.leaderboard.files import Unreadable
 from seedbench.leaderboard.run import Run
@@ -160,9 +161,11 @@ def test_a_file_that_is_no_board_is_left_alone(text: str, played: Path, board: P
 def test_which_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = store.board_file(None)
     assert ours.name == "leaderboard.json" and isinstance(store.read_board(ours), list)
-    for bad, words in ((tmp_path, "is a folder"), (tmp_path / "none" / "b.json", "there is no folder")):
-        with pytest.raises(SeedbenchError, match=words):
-            store.board_file(bad)
+    with pytest.raises(SeedbenchError, match="is a folder"):
+        store.board_file(tmp_path)
+    new = store.board_file(tmp_path / "new" / "b.json")
+    with store.locked_board(new):
+        assert new.parent.is_dir() and store.read_board(new) == []
     monkeypatch.setattr(seedbench, "__file__", str(tmp_path / "site-packages" / "seedbench" / "__init__.py"))
     with pytest.raises(SeedbenchError, match="give --board FILE"):
         store.board_file(None)
@@ -293,6 +296,45 @@ def test_the_whole_board_is_verified(played: Path, board: Path, capsys: pytest.C
     assert "submissions/other: no entry of the board has this id" in said and "there is no folder submissions/" in said
     board.write_text("{}")
     run("verify", board, code=2)
+
+
+def test_an_entry_beside_a_run_is_still_the_entry(played: Path, board: Path) -> None:
+    """An honest results.json put beside a forged entry.json must not be what is verified."""
+    run("submit", played, "--board", board)
+    (home,) = (board.parent / "submissions").iterdir()
+    shutil.copy(played / "results.json", home)
+    assert "results.json: no file of this name belongs to an entry" in str(verify(Run(home), "form")[0])
+
+
+def test_one_run_under_two_ids_is_found(played: Path, board: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("submit", played, "--board", board)
+    held = json.loads(board.read_text())
+    (first,) = held["entries"]
+    twin = {**first, "id": f"zz-{first['id']}"}
+    twin["agent"] = {**first["agent"], "name": "zz"}
+    board.write_text(json.dumps({**held, "entries": [first, twin]}))
+    home = shutil.copytree(board.parent / "submissions" / first["id"], board.parent / "submissions" / twin["id"])
+    Path(home, "entry.json").write_text(json.dumps(twin))
+    run("verify", board, "--level", "form", code=1)
+    assert f"{twin['id']}: it is the same run as {first['id']}" in capsys.readouterr().out
+    assert disagreements(board) == [f"{twin['id']} is the same run as {first['id']}"]
+
+
+def test_an_entry_on_published_files_is_skipped_without_them(
+    played: Path, board: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("submit", played, "--board", board)
+    (home,) = (board.parent / "submissions").iterdir()
+    held = json.loads(board.read_text())
+    held["entries"][0]["results"]["results"][0]["data"] = "real"
+    board.write_text(json.dumps(held))
+    (home / "entry.json").write_text(json.dumps(held["entries"][0]))
+    run("verify", board, code=2)
+    said = capsys.readouterr().out
+    assert f"skipped: {home.name}: " in said and "--data DIR" in said and "all but 1 entries" in said
+    (tmp_path / "none").mkdir()
+    run("verify", board, "--data", tmp_path / "none", code=1)
+    assert "its exam cannot be held here" in capsys.readouterr().out
 
 
 def test_entries_refuse_what_is_not_theirs(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "deep nesting": (lambda f: repack(f, b"[" * 10**6 + b"\n"), "not valid JSON"),
     "deep objects": (lambda f: repack(f, b'{"a":' * 10**5 + b"\n"), "not valid JSON"),
     "NaN": (replaced(b'"score":0.0', b'"score":NaN'), "NaN is no JSON number"),
-    "infinity by exponent": (replaced(b'"score":0.0', b'"score":1e999'), "score"),
+    "infinity by exponent": (replaced(b'"score":0.0', b'"score":1e999'), "is no finite number"),
     "a score above one": (replaced(b'"score":0.0', b'"score":1.5'), "score"),
     "a number of many digits": (replaced(b'"seed":', b'"seed":' + b"9" * 5000), "not valid JSON"),
     "a repeated key": (replaced(b'"score":0.0', b'"score":1.0,"score":0.0'), "a key is repeated"),
@@ -151,6 +151,19 @@ def test_lines_across_pieces(tmp_path: Path) -> None:
     path = tmp_path / "f.gz"
     path.write_bytes(gzip.compress(b"\n".join(lines[:3]) + b"\n") + gzip.compress(b"\n".join(lines[3:]) + b"\n"))
     assert list(files.read_packed_lines(path)) == lines
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e999"])
+def test_a_number_beyond_every_float_is_none(number: str, copy: Path) -> None:
+    path = copy / "results.json"
+    path.write_text(path.read_text().replace('"dirty": ', f'"x": {number}, "dirty": ', 1))
+    assert "is no finite number" in str(verify(Run(copy), "form")[0])
+
+
+def test_data_is_mini_or_real(copy: Path) -> None:
+    path = copy / "results.json"
+    path.write_text(path.read_text().replace('"data": "mini"', '"data": "http://127.0.0.1:9"', 1))
+    assert "neither mini nor real" in str(verify(Run(copy), "form")[0])
 
 
 def test_a_hostile_run_json_reaches_nothing(copy: Path) -> None:

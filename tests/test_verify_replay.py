@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,12 +12,12 @@ import gymnasium as gym
 import pytest
 
 from seedbench import cli
-from seedbench.core import Task
+from seedbench.core import SeedbenchError, Task
 from seedbench.leaderboard.entry import LEVELS
 from seedbench.leaderboard.findings import Finding, Options
 from seedbench.leaderboard.run import Run
 from seedbench.leaderboard.verify import verify
-from tests.forge import FORGERIES, WEBSHOP, Copy, forge
+from tests.forge import FORGERIES, SEARCHQA, WEBSHOP, Copy, forge
 from tests.toy import Counter
 
 QUIET = Options(workers=1, quiet=True)
@@ -83,6 +84,45 @@ def test_every_setting_is_replayed(flags: list[str], tmp_path: Path) -> None:
         (lessons := Copy.of(out)).results["protocol"]["skill"] = ""
         lessons.save()
         assert "the agent saw another prompt" in str(check(out)[0])
+
+
+@pytest.mark.parametrize("flags", [["--top-k", "5"], ["--preset", "search-r1", "--top-k", "1"]], ids=" ".join)
+def test_settings_of_one_environment_are_replayed(flags: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    what = ["--agent", "random", "--env", "searchqa", "--limit", "5", *flags]
+    cli.main(["eval", *what, "--out", str(out), "--quiet"])
+    assert check(out) == []
+    (it := Copy.of(out)).results["protocol"]["environments"][SEARCHQA]["settings"]["top_k"] = 3
+    it.save()
+    (first, *_) = check(out)
+    assert "digest: says" in str(first) and "--retriever" in str(first)
+
+
+def test_a_protocol_cannot_name_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the protocol nor run.json makes a verifier connect; only the verifier's own --retriever may."""
+    cli.main(["eval", "--agent", "null", "--env", "searchqa", "--limit", "2", "--out", str(tmp_path / "a"), "--quiet"])
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a connection was tried"))
+    copy, url = Path(shutil.copytree(tmp_path / "a", tmp_path / "b")), "http://127.0.0.1:9"
+    for name in ("retriever", "server", "agent", "data"):
+        (it := Copy.of(copy)).results["protocol"] = {**Copy.of(tmp_path / "a").results["protocol"], name: url}
+        it.save()
+        assert f"protocol.{name}: nothing like it belongs there" in str(check(copy)[0])
+    run = Copy.of(tmp_path / "a")
+    run.run["config"]["retriever"] = url
+    run.save()
+    with pytest.raises(SeedbenchError, match="a verifier does not follow"):
+        check(tmp_path / "a")
+    assert verify(Run(tmp_path / "a", retriever="bm25"), "replay", QUIET) == []
+
+
+def test_measures_of_an_episode_are_replayed(tmp_path: Path) -> None:
+    cli.main(["eval", "--agent", "random", "--env", "searchqa", "--limit", "4", "--out", str(tmp_path), "--quiet"])
+    it = Copy.of(tmp_path)
+    it.find(SEARCHQA, 1)["measures"]["f1"] = 1.0
+    it.figures()
+    it.save()
+    assert check(tmp_path, "parse") == []
+    assert "the measures are stored as" in str(check(tmp_path)[0])
 
 
 def test_processes_find_what_one_process_finds(copy: Path) -> None:

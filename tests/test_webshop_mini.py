@@ -386,7 +386,7 @@ def test_a_base_install_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("seedbench.envs.webshop.env.find_spec", lambda name: None)
-    assert "pip install 'seedbench[webshop]'" in message(WebShopEnv)
+    assert "pip install -e '.[webshop]'" in message(WebShopEnv)
     main(["data", "list"])
     said = capsys.readouterr().out
-    assert "ALFWorld" in said and "seedbench[webshop]" in said.replace("\n", "")
+    assert "ALFWorld" in said and ".[webshop]" in said.replace("\n", "")

@@ -20,7 +20,7 @@ from seedbench.envs.alfworld.engine import Game, State
 from seedbench.envs.alfworld.real.pool import Play, Turn
 from seedbench.envs.alfworld.real.turbo import VERSIONS
 
-CURE = "install them with `pip install 'seedbench[alfworld]'` (needs a C++ compiler), or use backend=\"fast\""
+CURE = "install them with `pip install -e '.[alfworld]'` (needs a C++ compiler), or use backend=\"fast\""
 
 
 class Entry(NamedTuple):

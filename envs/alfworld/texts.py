@@ -32,7 +32,7 @@ def _texts() -> tuple[str, str]:
         from alfworld import info
     except ImportError as error:
         raise SeedbenchError(
-            "The real ALFWorld engine is not installed; install it with `pip install seedbench[alfworld]`."
+            "The real ALFWorld engine is not installed; install it with `pip install -e '.[alfworld]'`."
         ) from error
     domain = Path(info.ALFRED_PDDL_PATH).read_text(encoding="utf-8")
     domain = domain.replace(";(receptacleType ?r SinkType)", "(receptacleType ?r SinkType)")

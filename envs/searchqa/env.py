@@ -20,6 +20,7 @@ from seedbench.prompts import Prompt, sha256_json
 
 VERSION = 1  # raise it when any output changes
 LONGEST_QUERY = 10_000  # characters of a query that are searched for
+LONGEST_ACTION = 100_000  # characters of an action that are read, here as over HTTP, where no more are sent
 MOST_HITS = 100
 
 SEARCHQA_PROMPT = Prompt(
@@ -136,6 +137,7 @@ class SearchQAEnv(TextEnv):
     def step(self, action: str) -> tuple[str, float, bool, bool, SearchQAInfo]:  # type: ignore[override]
         if self._over:
             raise EpisodeOver("the episode has ended or never began: call reset() before step()")
+        action = action[:LONGEST_ACTION]
         rules, move, last = self._rules, self._rules.read(action), self._steps + 1 >= self.max_steps
         shown, hits = "", []
         if move.kind == "search" and not last:

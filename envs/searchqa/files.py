@@ -16,7 +16,7 @@ from seedbench.core import SeedbenchError
 from seedbench.envs.searchqa import mini
 from seedbench.envs.searchqa.data import KINDS, Dataset, Question, open_dataset
 from seedbench.envs.searchqa.env import SearchQAEnv
-from seedbench.envs.searchqa.published import MANIFEST, PASSAGES, SEEN, UNSEEN, Published
+from seedbench.envs.searchqa.published import MANIFEST, PASSAGES, SEEN, UNFINISHED, UNSEEN, Published
 
 Progress = Callable[[int, int], None]
 SCHEMA = "seedbench.searchqa/1"
@@ -62,6 +62,8 @@ def import_published(source: Path, dest: Path, progress: Progress) -> list[dict[
         raise SeedbenchError(f"{dest} holds other questions already; name another folder, or remove it first.")
     with _writing(dest):
         dest.mkdir(parents=True, exist_ok=True)
+        if not held:
+            (dest / UNFINISHED).touch()
         for (kind, role), questions in found.groups.items():
             (dest / kind).mkdir(exist_ok=True)
             _write_lines(dest / kind / f"{role}.jsonl", map(_row, questions))
@@ -69,6 +71,7 @@ def import_published(source: Path, dest: Path, progress: Progress) -> list[dict[
             _write_lines(dest / PASSAGES, ({"id": p.id, "title": p.title, "text": p.text} for p in passages))
         counts = {f"{kind}/{role}": len(found.groups[kind, role]) for kind, role in sorted(found.groups)}
         _write_lines(dest / MANIFEST, [{"schema": SCHEMA, "digest": found.digest(), "questions": counts}])
+        (dest / UNFINISHED).unlink(missing_ok=True)
     return _rows(Published(dest), str(dest), progress)
 
 

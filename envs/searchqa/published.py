@@ -29,6 +29,7 @@ SEEN = ("nq", "hotpotqa")
 UNSEEN = tuple(kind for kind in KINDS if kind not in SEEN)
 DEV_SHARE = 128  # one train question in so many is of dev
 PASSAGES, MANIFEST = "passages.jsonl", "searchqa.json"  # of an import
+UNFINISHED = ".unfinished"  # lies in an import until all of it is there
 Group = tuple[str, str]  # kind, and train or test
 
 
@@ -37,6 +38,10 @@ class Published(Dataset):
 
     def __init__(self, path: Path):
         self.path = path
+        if (path / UNFINISHED).exists():
+            raise SeedbenchError(
+                f"The import into {path} has not finished: run the same `seedbench data import` again."
+            )
         self.groups, self._passages = _read(path)
         self._by_id: dict[str, Question] = {}
         for questions in self.groups.values():

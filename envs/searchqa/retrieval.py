@@ -24,6 +24,7 @@ from seedbench.envs.searchqa.data import Dataset
 from seedbench.indexes.bm25 import Bm25
 
 KINDS = ("bm25", "lucene", "dense", "hybrid")  # what can be built over passages that come with the questions
+CHOICE = f"give {', '.join(KINDS)}, the folder of an index, or the URL of a server"
 K1, B = 1.2, 0.75  # two points better than Anserini's 0.9 and 0.4 on questions with their own passages
 SHELF = "SEEDBENCH_INDEXES"  # environment variable: a folder of index folders, which open by their names
 CACHED = 10_000  # queries whose hits are kept: rollouts of one question ask the same again
@@ -39,6 +40,8 @@ def open_retriever(dataset: Dataset, name: str | None) -> Retriever:
 
     Raises SeedbenchError where there are no such passages, or the name is neither a kind, a folder nor a URL.
     """
+    if name == "":  # an unset variable of a shell; Path("") would be the current folder
+        raise SeedbenchError(f"The retriever has no name: {CHOICE}.")
     if (name is None or name in KINDS) and dataset.passages() is None:
         raise SeedbenchError(NEEDS_INDEX)
     with _lock:  # two threads must not build it twice
@@ -54,9 +57,7 @@ def _open(dataset: Dataset | None, name: str) -> Retriever:
     if name.startswith(("http://", "https://")):
         return _cached(_need("search_client", "search servers").RemoteRetriever(name))
     if not Path(name).is_dir() and not os.environ.get(SHELF):
-        raise SeedbenchError(
-            f"There is no retriever {name}: give {', '.join(KINDS)}, the folder of an index, or the URL of a server."
-        )
+        raise SeedbenchError(f"There is no retriever {name}: {CHOICE}.")
     return _cached(_need("folder", "index folders").open_index(name))
 
 

@@ -11,6 +11,8 @@ import gzip
 import hashlib
 import json
 import lzma
+import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,6 +20,7 @@ from typing import Any, TextIO
 from seedbench.core import Passage, SeedbenchError
 from seedbench.envs.searchqa.data import KINDS, Evidence, Question
 from seedbench.envs.searchqa.scoring import split_golds
+from seedbench.indexes.records import refuse_pointer
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.xz", ".json", ".json.gz", ".json.xz", ".parquet")
 LONGEST_ID = 200
@@ -31,6 +34,7 @@ _NAMES = {
     "bamboogle": "bamboogle",
 }  # fmt: skip
 assert set(_NAMES.values()) == set(KINDS)
+_HALVES = re.compile("[\ud800-\udfff]")
 Row = Mapping[str, Any]
 
 
@@ -57,29 +61,48 @@ def role_of_file(path: Path) -> str:
 
 def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """(where it stands, row) of every row, read as they are asked for. Raises SeedbenchError for what is none."""
-    if path.name.endswith(".parquet"):
-        yield from _parquet_rows(path)
-        return
     try:
+        refuse_pointer(path)
+        if path.name.endswith(".parquet"):
+            yield from _parquet_rows(path)
+            return
         with _open_text(path) as lines:
-            if ".json" in path.suffixes:
-                rows = json.load(lines)
-                if not isinstance(rows, list):
-                    raise SeedbenchError(f"{path} is no list of questions; give the published file.")
-                named = ((f"{path} row {n}", row) for n, row in enumerate(rows, 1))
-            else:
-                named = ((f"{path} line {n}", json.loads(line)) for n, line in enumerate(lines, 1) if line.strip())
-            for where, row in named:
+            for where, row in _json_rows(path, lines):
                 if not isinstance(row, dict):
                     raise SeedbenchError(f"{where} is no JSON object; fetch the file again.")
                 yield where, row
-    except (OSError, EOFError, ValueError, RecursionError, lzma.LZMAError) as error:
+    except UnicodeDecodeError as error:
+        raise SeedbenchError(
+            f"{path} is not UTF-8 text ({error.reason}): convert it, give a parquet file its ending .parquet, or fetch "
+            "it again."
+        ) from error
+    except (OSError, EOFError, ValueError, RecursionError, lzma.LZMAError, zlib.error) as error:
         raise SeedbenchError(f"{path} cannot be read ({error}): it may be cut short; fetch it again.") from error
+
+
+def _json_rows(path: Path, lines: TextIO) -> Iterator[tuple[str, Any]]:
+    """(where it stands, value) of every value, of a list or of lines."""
+    if ".json" in path.suffixes:
+        rows = json.load(lines)
+        if not isinstance(rows, list):
+            raise SeedbenchError(f"{path} is no list of questions; give the published file.")
+        yield from ((f"{path} row {n}", row) for n, row in enumerate(rows, 1))
+        return
+    for n, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                why = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+                raise SeedbenchError(
+                    f"{path} line {n} is not JSON ({why}): it may be cut short, or a page; fetch it again."
+                ) from error
+            yield f"{path} line {n}", value
 
 
 def _open_text(path: Path) -> TextIO:
     unpack: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
-    text: TextIO = unpack(path, "rt", encoding="utf-8")
+    text: TextIO = unpack(path, "rt", encoding="utf-8-sig")
     return text
 
 
@@ -117,16 +140,22 @@ def to_question(row: Row, kind: str, where: str) -> Question:
     """A row as a Question with the task's id. Raises SeedbenchError, with the place, for a row that is none."""
     golds = golds_of(row)
     text = row["question"] if isinstance(row.get("question"), str) else ""
-    text = " ".join(text.split())
+    text = whole(" ".join(text.split()))
     if not text or not isinstance(golds, str | Sequence) or not all(isinstance(gold, str) for gold in golds):
         raise SeedbenchError(f"{where} holds no question with its answers as texts; give the published file.")
-    if not (answers := split_golds(golds)):
+    answers = tuple(whole(gold) for gold in split_golds(golds))
+    if not answers:
         raise SeedbenchError(f"{where} has no answer that is not empty; remove that row.")
     own = row.get("id", row.get("_id"))
     own = str(own) if isinstance(own, str | int) else ""
     if not own or len(own) > LONGEST_ID or not own.isprintable():
-        own = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        own = hashlib.sha256(text.encode()).hexdigest()[:16]
     return Question(f"{kind}/{own}", text, answers, kind, _evidence(row, where))
+
+
+def whole(text: str) -> str:
+    """A text without half surrogate pairs, which JSON can say and UTF-8 cannot: each becomes U+FFFD."""
+    return _HALVES.sub("\ufffd", text)
 
 
 def passages_of(row: Row, where: str) -> list[Passage]:
@@ -135,7 +164,8 @@ def passages_of(row: Row, where: str) -> list[Passage]:
 
 
 def _passage(title: str, text: str) -> Passage:
-    name = hashlib.sha256(f"{title}\n{text}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    title, text = whole(title), whole(text)
+    name = hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16]
     return Passage(name, title, text.strip(), 0.0)
 
 
@@ -165,4 +195,6 @@ def _evidence(row: Row, where: str) -> tuple[Evidence, ...]:
             raise SeedbenchError(f"{where} has evidence that cannot be read ({error}); import it again.") from error
     context = {title: _passage(title, "".join(sentences)).id for title, sentences in _context(row, where)}
     facts = _pairs(row.get("supporting_facts"), ("title", "sent_id"), where)
-    return tuple(Evidence(context[title], title, int(n)) for title, n in facts if title in context)
+    if not all(isinstance(title, str) and isinstance(n, int) for title, n in facts):
+        raise SeedbenchError(f"{where} has supporting facts that are no titles and numbers; give the published file.")
+    return tuple(Evidence(context[title], whole(title), n) for title, n in facts if title in context)

@@ -86,7 +86,7 @@ class WebShopEnv(TextEnv):
             raise SeedbenchError(f"There is no reward {reward!r}; choose one of {', '.join(RULES)}.")
         for package in ("rapidfuzz", "regex"):
             if find_spec(package) is None:
-                raise SeedbenchError(f"WebShop needs {package}, which is not here: pip install 'seedbench[webshop]'.")
+                raise SeedbenchError(f"WebShop needs {package}, which is not here: pip install -e '.[webshop]'.")
         self.data, self.split, self.max_steps = str(data), split, max_steps
         self.observation, self.reward, self.goals = observation, rule, goals
         self.search_magic, self.buy_again, self.leak_goal = search_magic, buy_again, leak_goal

@@ -202,5 +202,5 @@ def _fuzzy() -> tuple[Callable[[str, str], float], Callable[[str], str]]:
         from rapidfuzz.fuzz import token_set_ratio
         from rapidfuzz.utils import default_process
     except ModuleNotFoundError as error:
-        raise SeedbenchError('WebShop scores need rapidfuzz: pip install "seedbench[webshop]".') from error
+        raise SeedbenchError("WebShop scores need rapidfuzz: pip install -e '.[webshop]'.") from error
     return token_set_ratio, default_process

@@ -59,7 +59,7 @@ class Endpoint(Agent):
             import openai
         except ImportError as error:
             raise SeedbenchError(
-                f"--agent {self.name} needs the openai package ({error}): pip install 'seedbench[api]'."
+                f"--agent {self.name} needs the openai package ({error}): pip install -e '.[api]'."
             ) from error
         self._openai = openai
         password = base64.b64decode(basic).decode(errors="replace").partition(":")[2]

@@ -204,6 +204,8 @@ def run(name: str, data: str, split: str, task: str | None, seed: int, settings:
     except KeyboardInterrupt as left:
         human.console.print(str(left) or "Stopped.")
         return
+    if episode.ended == "error" and not episode.steps:
+        raise SeedbenchError(f"{chosen.id} cannot begin ({episode.error}): mend that.")
     if episode.ended == "error":
         raise SeedbenchError(f"{chosen.id} broke off ({episode.error}): play another --task, and report this one.")
 

@@ -29,7 +29,10 @@ class Verify:
     level: Literal["form", "parse", "replay", "audit", "reproduced"] = "replay"
     """How far to go."""
     data: OptStr = None
-    """The folder with the published files, for a run on those; by default where the run found them."""
+    """The folder with the published files, for a run on those; by default where the run found them. Of a board,
+    entries on published files are skipped without it."""
+    retriever: OptStr = None
+    """The search engine, for a run that chose one; by default what the run names, unless that is an address."""
     workers: int = 0
     """Processes that replay; 0 takes one a core, and one alone for a small run."""
     model: OptStr = None
@@ -56,18 +59,22 @@ class Verify:
         given["chat_template"] = None if self.chat_template is None else str(self.chat_template)
         options = lazy("seedbench.leaderboard.findings", "Options")(**given)
         if self.run.is_file():
-            self._report(lazy("seedbench.leaderboard.verify", "verify_board")(self.run, self.level, options), ())
-            return
-        run = lazy("seedbench.leaderboard.run", "Run")(self.run, self.data)
+            args = (self.run, self.level, options, self.data, self.retriever)
+            said = lazy("seedbench.leaderboard.verify", "verify_board")(*args)
+            _print(f"skipped: {name}: {why}" for name, why in said.skipped)
+            self._report(said.findings, (), f"all but {len(said.skipped)} entries" if said.skipped else "")
+            sys.exit(2 if said.skipped else 0)
+        run = lazy("seedbench.leaderboard.run", "Run")(self.run, self.data, self.retriever)
         found = lazy("seedbench.leaderboard.verify", "verify")(run, self.level, options)
-        self._report(found, () if self.quiet or found else lazy("seedbench.leaderboard.verify", "notes")(run))
+        notes = () if self.quiet or found else lazy("seedbench.leaderboard.verify", "notes")(run)
+        self._report(found, notes, "" if found else lazy("seedbench.leaderboard.verify", "not_done")(run, self.level))
 
-    def _report(self, found: Sequence[Any], notes: Sequence[str]) -> None:
+    def _report(self, found: Sequence[Any], notes: Sequence[str], but: str) -> None:
         _print([*found, *(f"note: {note}" for note in notes)])
         if found:
             print(f"{self.run}: {len(found)} {'finding' if len(found) == 1 else 'findings'}")
             sys.exit(1)
-        print(f"{self.run}: verified, level {self.level}")
+        print(f"{self.run}: verified, level {self.level}{but and f', {but}'}")
 
 
 @dataclass(frozen=True)
@@ -109,6 +116,8 @@ class Submit:
     """Seeds of the training runs behind it."""
     data: OptStr = None
     """The folder with the published files, for a run on those; by default where the run found them."""
+    retriever: OptStr = None
+    """The search engine, for a run that chose one; by default what the run names, unless that is an address."""
     workers: int = 0
     """Processes that replay; 0 takes one a core, and one alone for a small run."""
 
@@ -121,10 +130,13 @@ class Submit:
         }
         options = lazy("seedbench.leaderboard.findings", "Options")(workers=self.workers)
         about = lazy("seedbench.leaderboard.submit", "about")(self.about, given)
-        done = lazy("seedbench.leaderboard.submit", "submit")(self.run, self.board, about, self.data, options)
+        done = lazy("seedbench.leaderboard.submit", "submit")(
+            self.run, self.board, about, self.data, options, self.retriever
+        )
         if done.findings:
             _print(done.findings)
-            print(f"{self.run}: refused, {len(done.findings)} findings; nothing was changed")
+            count = len(done.findings)
+            print(f"{self.run}: refused, {count} {'finding' if count == 1 else 'findings'}; nothing was changed")
             sys.exit(1)
         print(f"{done.folder}: {'entered on' if done.new else 'is already on'} {done.board}")
 

@@ -15,7 +15,7 @@ from seedbench.core import InfrastructureError, SeedbenchError, TextEnv
 from seedbench.serve.api import Served, blueprint, reply
 from seedbench.serve.sessions import Refused, Sessions
 
-MAX_BODY = 1 << 20  # bytes
+MAX_BODY = 2 << 20  # bytes: the longest action, of which a character may be escaped in 12
 CODES = {404: "no_such_page", 405: "wrong_method", 413: "too_big"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import signal
@@ -15,8 +16,10 @@ from typing import Any
 from seedbench.core import SeedbenchError
 from seedbench.serve.server import GRACE, _write_port
 
-EXTRA = "a search server needs uvicorn and httptools: pip install 'seedbench[serve]'."
+EXTRA = "a search server needs uvicorn and httptools: pip install -e '.[serve]'."
 CONNECTIONS = 1000  # at a time; one more is answered 503
+HEAD_WAIT = 30.0  # seconds for the last byte of a request's head
+SPARE = 64  # files that are no connections
 
 
 def serve_search(
@@ -60,6 +63,68 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+def protocol() -> type[Any]:
+    """uvicorn's protocol, less connections that never ask: they would take every file that the process may open.
+
+    A head that does not come within HEAD_WAIT closes its connection, and one more than there are files for is refused.
+    """
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    most = _files() - SPARE
+
+    class Impatient(HttpToolsProtocol):
+        _head: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._await_head()
+            if len(self.connections) > most:
+                transport.abort()
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._await_head()
+
+        def on_headers_complete(self) -> None:
+            self._rest()
+            super().on_headers_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._rest()
+            super().connection_lost(exc)
+
+        def _await_head(self) -> None:
+            self._rest()
+            self._head = self.loop.call_later(HEAD_WAIT, self.transport.close)
+
+        def _rest(self) -> None:
+            if self._head is not None:
+                self._head.cancel()
+                self._head = None
+
+    return Impatient
+
+
+def few(record: logging.LogRecord) -> bool:
+    """A filter of asyncio's log: it tells of want of files with a traceback for every connection that waits."""
+    if "out of system resource" in record.getMessage():
+        record.msg, record.args, record.exc_info = "no file is left for another connection: raise ulimit -n", (), None
+        return next(_told) < 3
+    return True
+
+
+_told = itertools.count()
+
+
+def _files() -> int:
+    """How many files this process may have open."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # no POSIX
+        return 2 * CONNECTIONS
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def run(app: Any, host: str, port: int, port_file: Path | None, what: str) -> None:
     """Listen, say where, and serve. Port 0 takes a free one; `port_file` gets its number.
 
@@ -78,8 +143,9 @@ def run(app: Any, host: str, port: int, port_file: Path | None, what: str) -> No
         ) from error
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("asyncio").addFilter(few)
     config = uvicorn.Config(
-        app, http="httptools", loop="asyncio", ws="none", lifespan="on", interface="asgi3", log_config=None,
+        app, http=protocol(), loop="asyncio", ws="none", lifespan="on", interface="asgi3", log_config=None,
         access_log=False, proxy_headers=False, server_header=False, date_header=False, timeout_keep_alive=300,
         timeout_graceful_shutdown=int(GRACE), limit_concurrency=CONNECTIONS,
     )  # fmt: skip

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flask import Flask
 
 GRACE = 10.0  # seconds that requests under way are given to end
-EXTRA = "a server needs Flask and waitress: pip install 'seedbench[serve]'."
+EXTRA = "a server needs Flask and waitress: pip install -e '.[serve]'."
 
 
 def serve_env(

@@ -69,8 +69,6 @@ class Args:
     """success: 1 if won. score: the environment's partial credit."""
     reward_scale: float = 1.0
     """Factor on the reward. Papers: 10 on ALFWorld and WebShop."""
-    resample: int = 0
-    """Replace groups without spread by new tasks, at most so many times an update (DAPO's dynamic sampling)."""
     importance_cap: float = 0.0
     """Truncated importance correction: weigh tokens by min(trainer's probability / sampler's, cap); 0 leaves it out."""
     temperature: float = 1.0
@@ -82,12 +80,8 @@ class Args:
     """Past steps in a prompt; by default the environment's."""
     slots: int = 64
     """Episodes under way at a time."""
-    teacher_sync: int = 1
-    """Updates after which the re-scoring teacher's weights are renewed: 1 is the batch's own (SEED), SSPO says 50."""
     save_every: int = 10
     """Updates between checkpoints that --resume goes on from."""
-    lora: int = 0
-    """Rank of LoRA adapters; 0 trains all weights."""
     device: str = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: int = 0
@@ -95,7 +89,7 @@ class Args:
 
     def __post_init__(self) -> None:
         least = {"updates": 0, "seed": 0, "tasks": 1, "group": 1, "mini_batches": 1, "epochs": 1, "token_budget": 1,
-                 "max_new_tokens": 1, "slots": 1, "teacher_sync": 1, "save_every": 1, "resample": 0, "lora": 0,
+                 "max_new_tokens": 1, "slots": 1, "save_every": 1,
                  "threads": 0}  # fmt: skip
         for name, low in least.items():
             if getattr(self, name) < low:

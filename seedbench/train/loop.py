@@ -97,7 +97,14 @@ def train(
             run.update += 1
             figures |= {"rollout_seconds": played - started, "score_seconds": scored - played,
                         "update_seconds": time.perf_counter() - scored}  # fmt: skip
-            log.write({"update": run.update, **_played(run, trajectories, groups, rows), **figures})
+            log.write(
+                {
+                    "update": run.update,
+                    "processes": run.ranks.world,
+                    **_played(run, trajectories, groups, rows),
+                    **figures,
+                }
+            )
             if run.update % args.save_every == 0 and run.update < args.updates and run.ranks.rank == 0:
                 checkpoint.save(out, run.policy, run.optimizer, {"update": run.update, "cursor": run.cursor})
         if run.ranks.rank == 0:

@@ -1,13 +1,13 @@
 """The processes of one run: each plays its own groups, gradients and counts are summed over all of them.
 
-Started by `accelerate launch`; a single process sums over itself. There is no wrapper around the model: gradients are
-added up once an optimizer step, which is what data parallelism comes to.
+Started by `torchrun` or `accelerate launch`; a single process sums over itself. There is no wrapper around the model:
+gradients are added up once an optimizer step, which is what data parallelism comes to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
@@ -19,9 +19,10 @@ class Ranks:
     """`rank` of `world` processes."""
 
     def __init__(self) -> None:
+        import torch
         from accelerate import PartialState
 
-        self.state = PartialState()
+        self.state = PartialState(cpu=not torch.cuda.is_available())  # it takes several CPU processes only when told
         self.rank: int = self.state.process_index
         self.world: int = self.state.num_processes
 
@@ -57,6 +58,3 @@ class Ranks:
     def wait(self) -> None:
         """Until every rank is here."""
         self.state.wait_for_everyone()
-
-    def describe(self) -> dict[str, Any]:
-        return {"processes": self.world}
