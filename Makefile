@@ -48,7 +48,7 @@ check: $(VENV)/.dev
 types: $(VENV)/.dev
 	@rm -rf build/types && mkdir -p build/types
 	@cp -rs $(CURDIR)/seedbench build/types/seedbench
-	@cp -rs $(CURDIR)/envs $(CURDIR)/indexes $(CURDIR)/leaderboard build/types/seedbench/
+	@cp -rs $(CURDIR)/envs $(CURDIR)/indexes $(CURDIR)/leaderboard $(CURDIR)/baselines build/types/seedbench/
 	cd build/types && $(abspath $(PY)) -m mypy --config-file $(CURDIR)/pyproject.toml
 
 clean:

@@ -16,12 +16,14 @@ from seedbench.commands.index import Index
 from seedbench.commands.live import Doctor, Play, Serve
 from seedbench.commands.runs import Eval, Table
 from seedbench.commands.submit import Submit, Verify
+from seedbench.commands.train import Train
 from seedbench.core import InfrastructureError, SeedbenchError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 Command = (
     Annotated[Eval, subcommand("eval")]
+    | Annotated[Train, subcommand("train")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Table, subcommand("table")]
     | Annotated[Board, subcommand("board")]

@@ -9,12 +9,15 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from seedbench.core import InfrastructureError, Message, Sampling, SeedbenchError
 from seedbench.policy import chat, loading, weights
 from seedbench.policy.decoding import Generation, Net, by_budget, completion_logits, decode, token_logprobs
-from seedbench.policy.sampling import uniforms
+from seedbench.policy.sampling import tempered, uniforms
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 _LOGIT_CELLS = 1 << 28  # 1 GiB of fp32 logits at once when scoring
@@ -195,8 +198,25 @@ class HFPolicy:
                 order = order[len(rows) :]
         return found
 
+    def score(
+        self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> tuple[Tensor, Tensor]:
+        """(N,) log-probabilities and (N,) entropies at the completion tokens of all rows in order; differentiable.
+
+        One forward pass over everything: the caller keeps it within memory.
+        """
+        import torch
+
+        logits, targets = completion_logits(self._net, prompts, completions, self._pad)
+        logp = torch.log_softmax(tempered(logits, temperature)[0], -1)
+        entropy = -(logp.exp() * logp.clamp(min=-1e4)).sum(-1)  # a masked token's 0 * -inf would be NaN
+        return logp.gather(-1, targets[:, None]).squeeze(-1), entropy
+
     def save(self, path: str | Path) -> None:
         """Write a folder that `load` takes: config, safetensors, tokenizer and chat template."""
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
         self.model.save_pretrained(str(path), safe_serialization=True)
         self.tokenizer.save_pretrained(str(path))
 

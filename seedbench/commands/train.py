@@ -1,0 +1,87 @@
+"""`seedbench train`: the algorithms of baselines/, one subcommand a page."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, subcommand
+
+from seedbench.commands.common import OptPath, lazy
+from seedbench.core import SeedbenchError
+from seedbench.train.args import Args, SftArgs
+
+
+@dataclass(frozen=True)
+class _Common:
+    resume: OptPath = None
+    """Go on with the killed run in this folder; every other option is restored from it."""
+    recipe: OptPath = None
+    """A JSON file of settings (baselines/recipes); options given here win."""
+    dry_run: bool = False
+    """Say what the run would do and the memory it needs, and stop."""
+
+    def run(self, page: str, given_args: Any) -> None:
+        """Put the settings together and run the page of baselines/ that is named."""
+        kind = type(given_args)
+        given = {f.name: getattr(given_args, f.name) for f in dataclasses.fields(kind)
+                 if getattr(given_args, f.name) != f.default}  # fmt: skip
+        if self.resume is not None:
+            if given:
+                flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))
+                raise SeedbenchError(f"--resume restores every option from the run folder: leave out {flags}.")
+            args = dataclasses.replace(kind.load(self.resume / "train.json"), out=str(self.resume))
+        else:
+            base = kind.load(self.recipe, "--recipe") if self.recipe is not None else kind()
+            args = dataclasses.replace(base, **given)
+            if args.data != "mini":
+                args = dataclasses.replace(args, data=os.path.abspath(args.data))
+        if self.dry_run:
+            print(lazy("seedbench.train.dry", "describe")(args, page))
+            return
+        out = lazy(f"seedbench.baselines.{page}", "run")(args, resume=self.resume is not None)
+        print(f"{out}: a model folder for `seedbench eval --agent {out}`, metrics.jsonl, curves.png")
+
+
+@dataclass(frozen=True)
+class Sft(_Common):
+    """Supervised fine-tuning on the expert's episodes: the warm start that the other algorithms begin from.
+
+    For example:
+
+      seedbench train sft --env alfworld --model fresh --out runs/sft
+      seedbench train sft --resume runs/sft
+    """
+
+    args: OmitArgPrefixes[SftArgs] = dataclasses.field(default_factory=SftArgs)
+
+    def __call__(self) -> None:
+        self.run("sft", self.args)
+
+
+@dataclass(frozen=True)
+class Grpo(_Common):
+    """GRPO: play groups of episodes, raise what did better than its group, with the ratio clipped.
+
+    For example:
+
+      seedbench train grpo --env alfworld --model runs/sft --out runs/grpo
+      seedbench train grpo --resume runs/grpo
+    """
+
+    args: OmitArgPrefixes[Args] = dataclasses.field(default_factory=Args)
+
+    def __call__(self) -> None:
+        self.run("grpo", self.args)
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a policy; every algorithm is one page in baselines/."""
+
+    command: OmitSubcommandPrefixes[Annotated[Sft, subcommand("sft")] | Annotated[Grpo, subcommand("grpo")]]
+
+    def __call__(self) -> None:
+        self.command()

@@ -1,0 +1,169 @@
+"""Every setting of a training run, with the source of its default. One object, written to train.json as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from seedbench.core import SeedbenchError
+
+Scope = Literal["traj", "rows"]
+Norm = Literal["mean_std", "mean"]
+
+
+@dataclass(frozen=True)
+class Args:
+    """Settings of one run. Defaults are the laptop's; papers' values come with a recipe (baselines/recipes)."""
+
+    env: str = "alfworld"
+    """Which environment, by its short name."""
+    model: str = "tiny"
+    """fresh (a new tiny policy), tiny (the shipped one), a folder or a hub id."""
+    out: str = ""
+    """Folder to fill: a Hugging Face model folder, metrics.jsonl, curves.png, checkpoints."""
+    data: str = "mini"
+    """mini, or the folder of published files."""
+    updates: int = 40
+    """Updates: one batch of episodes and one pass over its rows each. The papers do 150."""
+    seed: int = 0
+    """Seed of the task order and of every sampled token."""
+    tasks: int = 8
+    """Tasks (groups) an update. Papers: 16 on ALFWorld and WebShop, 128 on search-QA."""
+    group: int = 8
+    """Episodes of each task: what an advantage is relative to. Papers: 8."""
+    lr: float = 3e-4
+    """Peak learning rate of AdamW. Papers: 1e-6 at 1.7-7 B parameters; a tiny policy needs more."""
+    warmup: float = 0.0
+    """Share of the updates over which the rate rises from 0. SEED's table says 0.1, its scripts 0."""
+    weight_decay: float = 0.01
+    grad_clip: float = 1.0
+    """Largest gradient norm of a step."""
+    mini_batches: int = 1
+    """Optimizer steps an epoch: the rows are dealt into so many parts, equal to a row."""
+    epochs: int = 1
+    """Passes over a batch's rows. Papers: 1."""
+    token_budget: int = 16384
+    """Tokens of one forward and backward pass, padding counted; changes memory and speed, not the update."""
+    clip: float = 0.2
+    """epsilon: the ratio is cut at 1 - clip."""
+    clip_high: float | None = None
+    """The ratio is cut at 1 + clip_high; by default clip. DAPO: 0.28."""
+    dual_clip: float = 3.0
+    """c: a negative advantage costs at most c times itself (verl's default in the papers' code); 0 leaves it out."""
+    kl: float = 0.0
+    """Weight of the k3 estimate of KL to the starting model. Papers: 0.01, search-QA 0.001."""
+    entropy: float = 0.0
+    """Weight of the entropy bonus. Papers' code: 0.001, search-QA 0."""
+    adv_scope: Scope = "traj"
+    """traj: mean and deviation over the group's trajectories (the papers' text). rows: over all step rows, penalty
+    included, so that long episodes weigh more (the papers' code)."""
+    adv_norm: Norm = "mean_std"
+    """mean_std, or mean without the division (the papers' WebShop scripts)."""
+    invalid_penalty: float = 0.1
+    """Taken from a row whose reply could not be read. Papers: 0.1, search-QA 0.01."""
+    reward: Literal["success", "score"] = "success"
+    """success: 1 if won. score: the environment's partial credit."""
+    reward_scale: float = 1.0
+    """Factor on the reward. Papers: 10 on ALFWorld and WebShop."""
+    importance_cap: float = 0.0
+    """Truncated importance correction: weigh tokens by min(trainer's probability / sampler's, cap); 0 leaves it out."""
+    temperature: float = 1.0
+    """Of the rollouts, and of every log-probability that is trained on."""
+    max_new_tokens: int = 64
+    max_steps: int | None = None
+    """Step limit of an episode; by default the environment's."""
+    history: int | None = None
+    """Past steps in a prompt; by default the environment's."""
+    slots: int = 64
+    """Episodes under way at a time."""
+    save_every: int = 10
+    """Updates between checkpoints that --resume goes on from."""
+    device: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    threads: int = 0
+    """PyTorch's CPU threads; 0 chooses."""
+
+    def __post_init__(self) -> None:
+        least = {"updates": 0, "seed": 0, "tasks": 1, "group": 1, "mini_batches": 1, "epochs": 1, "token_budget": 1,
+                 "max_new_tokens": 1, "slots": 1, "save_every": 1,
+                 "threads": 0}  # fmt: skip
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                raise SeedbenchError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be {low} or more.")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float) and not (0 <= value < math.inf):
+                raise SeedbenchError(f"--{field.name.replace('_', '-')} is {value}: give a finite number from 0 up.")
+        if not self.temperature:
+            raise SeedbenchError("--temperature is 0: training samples its episodes, so give a number above 0.")
+        if self.clip >= 1:
+            raise SeedbenchError(f"--clip is {self.clip}: it must be below 1, as ratios are positive.")
+
+    def dumps(self) -> str:
+        """What train.json holds."""
+        return json.dumps(dataclasses.asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def load(cls, path: Path, kind: str = "--resume") -> Args:
+        """Read train.json or a recipe. Raises SeedbenchError for a file that is not one, or a setting that is none."""
+        return cls(**_settings(cls, path, kind))
+
+
+@dataclass(frozen=True)
+class SftArgs:
+    """Settings of one run; written to train.json."""
+
+    env: str = "alfworld"
+    """Which environment, by its short name."""
+    model: str = "fresh"
+    """fresh (a new tiny policy), tiny (the shipped one), a folder or a hub id."""
+    out: str = ""
+    """Folder to fill: a Hugging Face model folder, metrics.jsonl, checkpoints."""
+    data: str = "mini"
+    """mini, or the folder of published files."""
+    demonstrations: int | None = None
+    """Train tasks that the expert plays; by default all."""
+    updates: int = 1000
+    """Optimizer steps."""
+    rows: int = 64
+    """Rows a step."""
+    seed: int = 0
+    """Seed of a fresh policy's weights, of the tasks chosen and of the order of rows."""
+    lr: float = 2e-3
+    """Peak learning rate of AdamW: for a tiny policy from scratch; SEED's stage 1 at 1.7-7 B has 5e-6."""
+    warmup: float = 0.05
+    """Share of the steps over which the rate rises; it then falls to a tenth along a cosine."""
+    save_every: int = 200
+    """Steps between checkpoints that --resume goes on from."""
+    device: str = "auto"
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low in (("updates", 1), ("rows", 1), ("seed", 0), ("save_every", 1)):
+            if getattr(self, name) < low:
+                raise SeedbenchError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be {low} or more.")
+
+    def dumps(self) -> str:
+        """What train.json holds."""
+        return json.dumps(dataclasses.asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def load(cls, path: Path, kind: str = "--resume") -> SftArgs:
+        """Read train.json or a recipe, as `Args.load` does."""
+        return cls(**_settings(cls, path, kind))
+
+
+def _settings(cls: type, path: Path, kind: str) -> dict[str, Any]:
+    try:
+        given: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise SeedbenchError(f"{kind} {path} cannot be read ({error}): name a file of settings.") from error
+    known = {f.name for f in fields(cls)}
+    if not isinstance(given, dict) or (strange := sorted(set(given) - known)):
+        what = f"settings that there are not ({', '.join(strange)})" if isinstance(given, dict) else "no object"
+        raise SeedbenchError(f"{kind} {path} holds {what}.")
+    return given

@@ -1,0 +1,81 @@
+"""metrics.jsonl (one object an update), a live line in the terminal, and curves.png at the end."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+FILE = "metrics.jsonl"
+CURVES = ("success", "loss", "grad_norm", "entropy", "invalid_rate", "episode_steps")
+
+
+class Log:
+    """Opened at update `done` of `total`: later lines of an interrupted run are dropped, as they come again."""
+
+    def __init__(self, out: Path, done: int, total: int, quiet: bool = False):
+        self.path = out / FILE
+        self.quiet = quiet
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=Console(stderr=True), disable=quiet)
+        self.task = self.bar.add_task("update", total=total, completed=done)
+        if not quiet:
+            out.mkdir(parents=True, exist_ok=True)
+            kept = read(self.path)[:done] if self.path.exists() else []
+            self.path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+
+    def __enter__(self) -> Log:
+        self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.bar.stop()
+
+    def write(self, figures: Mapping[str, Any]) -> None:
+        """Append one update's line."""
+        if self.quiet:
+            return
+        line = json.dumps(dict(figures), allow_nan=False)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        words = f"success {figures['success']:.2f}  loss {figures['loss']:+.3f}  |g| {figures['grad_norm']:.2f}"
+        self.bar.update(self.task, completed=figures["update"], description=words)
+
+
+def plot(path: Path) -> None:
+    """Draw curves.png beside a metrics file: what it holds of CURVES; nothing where there are no updates."""
+    lines = read(path)
+    names = [name for name in CURVES if any(name in line for line in lines)]
+    if not names:
+        return
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    rows = 1 if len(names) < 4 else 2
+    columns = -(-len(names) // rows)
+    figure, axes = pyplot.subplots(rows, columns, figsize=(4 * columns, 3 * rows), layout="constrained", squeeze=False)
+    for name, axis in zip(names, axes.flat, strict=False):
+        points = [(x["update"], x[name]) for x in lines if math.isfinite(x.get(name, math.nan))]
+        axis.plot([x for x, _ in points], [y for _, y in points])
+        axis.set(title=name.replace("_", " "), xlabel="update")
+    figure.savefig(path.with_name("curves.png"), dpi=100)
+    pyplot.close(figure)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Every whole line of a metrics file; a torn last one is left out."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            break
+    return lines
