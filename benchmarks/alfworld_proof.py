@@ -108,7 +108,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="for textworld")
     options = parser.parse_args()
     if options.engine == "textworld" and not (find_spec("textworld") and find_spec("alfworld")):
-        sys.exit("The real ALFWorld engine is not installed; install it with `pip install 'seedbench[alfworld]'`.")
+        sys.exit("The real ALFWorld engine is not installed; install it with `pip install -e '.[alfworld]'`.")
     splits = [[t.id for t in open_dataset(options.data).tasks(s)] for s in ("train", "dev", "seen", "unseen")]
     ids = [i for together in zip_longest(*splits) for i in together if i]
     jobs = [(options.data, i) for i in ids[: options.limit]]

@@ -207,5 +207,5 @@ def test_the_proof_without_the_real_engine_says_what_to_install(monkeypatch: pyt
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     monkeypatch.setattr(sys, "argv", ["alfworld_proof.py", "--engine", "textworld"])
-    with pytest.raises(SystemExit, match="pip install -e '.\\[alfworld\\]'"):
+    with pytest.raises(SystemExit, match=r"pip install -e '\.\[alfworld\]'"):
         module.main()
