@@ -1,0 +1,72 @@
+"""Supervised fine-tuning: the rows are what a policy would see and say, and the command leaves a model that plays."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seedbench.core import SeedbenchError
+from tests.tiny import one_torch_thread
+
+pytest.importorskip("trl", reason="trl is not installed: pip install -e '.[train]'")
+one_thread = pytest.fixture(autouse=True)(one_torch_thread)
+
+
+def test_rows_are_prompts_and_replies_as_a_policy_has_them() -> None:
+    from seedbench.baselines import sft
+    from seedbench.exam import Config, plan
+    from seedbench.policy.fresh import load_policy
+    from seedbench.train.args import SftArgs
+
+    exam = plan(Config("expert", env="alfworld", split="train"))[0]
+    policy = load_policy("fresh", "alfworld")
+    rows = list(sft.demonstrations(exam, policy, SftArgs(demonstrations=3)))
+    assert rows == list(sft.demonstrations(exam, policy, SftArgs(demonstrations=3)))
+    for row in rows:
+        n = row["completion_mask"].index(1)
+        assert row["completion_mask"] == [0] * n + [1] * (len(row["input_ids"]) - n)
+        said = policy.decode(row["input_ids"][n:])
+        assert said.startswith("<action>") and said.endswith("</action>")
+        assert row["input_ids"][-1] in policy.stop_ids
+        assert policy.tokenizer.decode(row["input_ids"][:n]).endswith("<|im_start|>assistant\n")
+
+
+def test_fresh_weights_follow_the_seed_alone() -> None:
+    import torch
+
+    from seedbench.policy.fresh import load_policy
+
+    def first(seed: int) -> list[float]:
+        torch.manual_seed(int(torch.randint(9, (1,))))
+        return next(load_policy("fresh", "alfworld", seed=seed).model.parameters()).flatten()[-8:].tolist()
+
+    assert first(1) == first(1) != first(2)
+
+
+def test_what_does_not_ship_is_said() -> None:
+    from seedbench.policy.fresh import shipped
+
+    with pytest.raises(SeedbenchError, match="No tiny policy ships for nowhere"):
+        shipped("nowhere")
+
+
+def test_the_command_from_fresh_to_a_played_model(tmp_path: Path) -> None:
+    def seedbench(*args: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-m", "seedbench", *args], check=True, capture_output=True, text=True, cwd=tmp_path
+        ).stdout
+
+    small = ("--demonstrations", "6", "--updates", "4", "--rows", "8", "--save-every", "2")
+    seedbench("train", "sft", "--env", "alfworld", *small, "--out", "run")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in lines] == [1, 2, 3, 4] and lines[-1]["loss"] < lines[0]["loss"]
+    assert (tmp_path / "run" / "curves.png").stat().st_size > 1000
+    played = ("--env", "alfworld", "--split", "seen", "--limit", "2", "--max-new-tokens", "8", "--max-steps", "2")
+    seedbench("eval", "--agent", "run", *played, "--out", "played")
+    results = json.loads((tmp_path / "played" / "results.json").read_text())
+    assert results["results"][0]["attempted"] == 2 and results["results"][0]["errors"] == 0
+    assert "0.4" in seedbench("train", "sft", "--dry-run", "--out", "x")
