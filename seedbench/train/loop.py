@@ -23,6 +23,7 @@ import numpy as np
 from seedbench.agents.local import LocalAgent
 from seedbench.core import Message, Sampling, SeedbenchError, Task, Trajectory, stream
 from seedbench.exam import Config, Exam, plan
+from seedbench.policy import loading
 from seedbench.policy.fresh import load_policy
 from seedbench.policy.hf import HFPolicy
 from seedbench.prompts import prompt_sha, sha256_json
@@ -72,13 +73,16 @@ def train(
     resume: bool = False,
 ) -> Path:
     """Train and leave a model folder in args.out. Raises SeedbenchError; the last checkpoint then stands."""
+    loading.require_train()
     if not args.out:
         raise SeedbenchError("--out is missing: name the folder to train into.")
     out = Path(args.out)
     if (out / FILE).exists() and not resume:
         raise SeedbenchError(f"{out} holds a run already: go on with --resume {out}, or name another --out.")
     out.mkdir(parents=True, exist_ok=True)
-    run = _open(args, out, resume)
+    ranks = Ranks()
+    ranks.wait()  # all have looked whether a run is there before one begins it
+    run = _open(args, out, resume, ranks)
     if run.ranks.rank == 0:
         (out / "train.json").write_text(args.dumps(), encoding="utf-8")
     with Log(out, run.update, args.updates, quiet=run.ranks.rank > 0) as log:
@@ -114,10 +118,9 @@ def train(
     return out
 
 
-def _open(args: Args, out: Path, resume: bool) -> Run:
+def _open(args: Args, out: Path, resume: bool, ranks: Ranks) -> Run:
     import torch
 
-    ranks = Ranks()
     config = Config("train", env=args.env, split="train", data=args.data, max_steps=args.max_steps,
                     history=args.history, batch=args.slots)  # fmt: skip
     exams = plan(config)
