@@ -69,7 +69,11 @@ def policy_loss(logp: Tensor, batch: Batch, args: Args, advantage: Tensor | None
     if args.importance_cap:
         loss = loss * torch.exp(batch.logp_old - batch.logp_sampled).clamp(max=args.importance_cap)
     clipped = ((ratio < 1 - args.clip) & (A < 0)) | ((ratio > 1 + high) & (A > 0))
-    return loss, {"clip_fraction": clipped.float().sum(), "gap": (logp.detach() - batch.logp_sampled).abs().sum()}
+    return loss, {
+        "clip_fraction": clipped.float().sum(),
+        "gap": (logp.detach() - batch.logp_sampled).abs().sum(),
+        "kl": kl_k3(logp.detach(), batch.logp_old).sum(),  # to the policy that played, where there is no reference
+    }
 
 
 def kl_k3(logp: Tensor, logp_ref: Tensor) -> Tensor:

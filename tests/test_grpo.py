@@ -201,3 +201,25 @@ def test_two_processes_make_the_update_of_one(folder: Path, tmp_path: Path) -> N
     lines = [json.loads((tmp_path / name / "metrics.jsonl").read_text()) for name in ("one", "two")]
     assert [line["processes"] for line in lines] == [1, 2]
     assert lines[0]["prompt_digest"] == lines[1]["prompt_digest"]
+
+
+def test_a_line_holds_what_others_read_and_idle_rows_dilute_nothing(folder: Path, tmp_path: Path) -> None:
+    """Rows without advantage are not computed: they stay in the loss's mean and out of every other one."""
+    from seedbench.train import loop
+
+    seen: list[int] = []
+
+    def one(rows: Any, args: Args) -> list[float]:
+        return [1.0] + [0.0] * (len(rows) - 1)
+
+    def counted(policy: Any, batch: Any, args: Args) -> Any:
+        loss, metrics = grpo.objective(policy, batch, args)
+        seen.append(len(batch.row))
+        return loss, metrics | {"ones": torch.tensor(float(len(batch.row)))}
+
+    loop.train(small(folder, tmp_path / "run", updates=1), advantages=one, objective=counted)
+    line = json.loads((tmp_path / "run" / "metrics.jsonl").read_text())
+    assert line["ones"] == 1 and sum(seen) < line["tokens"] and line["entropy"] > 3
+    assert line["loss"] == pytest.approx(-sum(seen) / line["tokens"], rel=1e-4) and abs(line["kl"]) < 1e-6
+    names = {"update", "success", "reward", "loss", "grad_norm", "kl", "invalid_rate", "episode_steps", "prompt_digest"}
+    assert names <= set(line)

@@ -202,7 +202,8 @@ def _hinted(run: Run, row: Row, hint: str) -> list[Message]:
 
 
 def _update(run: Run, rows: list[Row], objective: Objective, keep_idle: bool) -> dict[str, float]:
-    """One or more optimizer steps over the rows. Rows without advantage count in the means but are not computed."""
+    """One or more optimizer steps over the rows. Rows without advantage count in the loss's mean but are not computed;
+    what is measured on the way (entropy, say) is a mean over the tokens that were."""
     args, model = run.args, run.policy.model
     sums: dict[str, float] = {}
     norms: list[float] = []
@@ -224,13 +225,22 @@ def _update(run: Run, rows: list[Row], objective: Objective, keep_idle: bool) ->
                 loss.backward()
                 if not math.isfinite(value := float(loss.detach())):
                     raise _broken(run, some, "the loss is not finite")
-                _add(sums, {"loss": value * batch.total, **metrics})
+                _add(sums, {"loss": value * batch.total, "computed": len(batch.row), **metrics})
             norms.append(_step(run))
             sums["tokens"] = sums.get("tokens", 0.0) + float(tokens[0])
     total = max(sums.pop("tokens", 0.0), 1.0)
-    names = sorted(sums)
-    means = {n: v / total for n, v in zip(names, run.ranks.sum([sums[n] for n in names]), strict=True)}
-    return {**means, "grad_norm": float(np.mean(norms)) if norms else 0.0, "lr": _rate(run), "tokens": total}
+    names = sorted({name for own in run.ranks.gather([list(sums)]) for name in own})  # a rank may have computed none
+    summed = dict(zip(names, run.ranks.sum([sums.get(n, 0.0) for n in names]), strict=True))
+    computed = max(summed.pop("computed", 0.0), 1.0)
+    means = {n: v / (total if n == "loss" else computed) for n, v in summed.items()}
+    return {
+        "loss": 0.0,
+        "kl": 0.0,
+        **means,
+        "grad_norm": float(np.mean(norms)) if norms else 0.0,
+        "lr": _rate(run),
+        "tokens": total,
+    }
 
 
 def _add(sums: dict[str, float], some: dict[str, Any]) -> None:
