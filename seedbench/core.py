@@ -213,6 +213,7 @@ class TextEnv(gym.Env[str, str], ABC):
     TYPED: ClassVar[str] = ""  # what a person may type, where that is not the action itself
     max_steps: int
     data: str
+    split: str  # what `reset` without options draws from
     playing: tuple[Task, int] | None = None  # task and trial under way, set by play(): for agents with needs_env
 
     observation_space = AnyText()
@@ -259,6 +260,15 @@ class TextEnv(gym.Env[str, str], ABC):
     def pinned(self, split: str) -> bool:
         """Whether the committed manifest fixes the digest of every task of `split`."""
         return False
+
+    def chosen_task(self, options: Mapping[str, Any] | None) -> str:
+        """The id of the task that `reset` was given, or one drawn from `split`. Raises SeedbenchError for no string."""
+        if not options or "task" not in options:
+            tasks = self.tasks(self.split)
+            return tasks[int(self.np_random.integers(len(tasks)))].id
+        if not isinstance(options["task"], str):
+            raise SeedbenchError(f'options["task"] is {options["task"]!r}; give the id of a task as a string.')
+        return options["task"]
 
 
 class Agent(ABC):

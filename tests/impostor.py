@@ -7,6 +7,7 @@ the model's tokenizer encodes the text, and log-probabilities are recomputed, so
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -142,3 +143,12 @@ def run(policy: HFPolicy, how: Play, config: Config, out: Path) -> Path:
         data["agent"]["needs_env"] = False
         (out / name).write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     return out
+
+
+def set_agent(run: Path, to: Path, **agent: Any) -> Path:
+    shutil.copytree(run, to)
+    for name in ("results.json", "run.json"):
+        told = json.loads((to / name).read_text())
+        told["agent"] |= agent
+        (to / name).write_text(json.dumps(told))
+    return to

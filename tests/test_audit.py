@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import math
 import shutil
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from seedbench.leaderboard.run import Run  # noqa: E402
 from seedbench.policy.hf import HFPolicy  # noqa: E402
 from seedbench.policy.sampling import draw, log_distribution  # noqa: E402
 from tests import impostor  # noqa: E402
+from tests.impostor import set_agent  # noqa: E402
 from tests.tiny import one_torch_thread, tiny_folder  # noqa: E402
 
 CONTEXT = 1536
@@ -259,15 +259,6 @@ def test_a_stream_cannot_be_chosen(run: Path, policy: HFPolicy, tmp_path: Path) 
 
 
 # Which model
-
-
-def set_agent(run: Path, to: Path, **agent: Any) -> Path:
-    shutil.copytree(run, to)
-    for name in ("results.json", "run.json"):
-        told = json.loads((to / name).read_text())
-        told["agent"] |= agent
-        (to / name).write_text(json.dumps(told))
-    return to
 
 
 def test_no_path_of_a_run_is_followed(run: Path, folder: Path, tmp_path: Path) -> None:

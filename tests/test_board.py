@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from seedbench import cli, record, stats
+from seedbench import record, stats
 from seedbench.core import SeedbenchError
 from seedbench.exam import environments
 from seedbench.leaderboard import boardfile, files, outcomes, rank, show
@@ -20,6 +20,7 @@ from seedbench.leaderboard.board import Table, tables
 from seedbench.leaderboard.outcomes import Outcomes, paired
 from seedbench.leaderboard.rank import Contender, ranks
 from tests import boards
+from tests.command import run
 
 ROOT = Path(__file__).parent.parent
 
@@ -61,15 +62,6 @@ def on(path: Path, entries: list[dict[str, Any]], env: str = "seedbench/ALFWorld
 def row(table: Table, name: str) -> Any:
     (found,) = [r for r in table.rows if r.name == name]
     return found
-
-
-def run(*args: object, code: int = 0) -> None:
-    try:
-        cli.main([str(a) for a in args])
-    except SystemExit as stop:
-        assert (stop.code or 0) == code
-    else:
-        assert code == 0
 
 
 # ranks

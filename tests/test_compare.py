@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from seedbench import cli, record, stats
+from seedbench import record, stats
 from seedbench.core import SeedbenchError, stream
 from seedbench.leaderboard import compare_view
 from seedbench.leaderboard.compare import Comparison, compare
 from seedbench.results import load
 from tests import boards
+from tests.command import run
 
 HOSTILE = "</script><script>alert(1)</script> <img src=x onerror=alert(2)> \u202egnp.exe \x1b[31m {{ 7*7 }} "
 
@@ -38,15 +39,6 @@ def won(runs: Path, out: Path, pattern: str, trials: int = 1, **agent: Any) -> P
 def part(comparison: Comparison, split: str, kind: str = "", env: str = "seedbench/ALFWorld-v0") -> Any:
     (found,) = [p for p in comparison.parts if (p.env, p.split, p.kind) == (env, split, kind)]
     return found
-
-
-def run(*args: object, code: int = 0) -> None:
-    try:
-        cli.main([str(a) for a in args])
-    except SystemExit as stop:
-        assert (stop.code or 0) == code
-    else:
-        assert code == 0
 
 
 def test_paired_tests_by_hand(runs: Path, tmp_path: Path) -> None:

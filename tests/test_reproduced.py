@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from seedbench.leaderboard.findings import Options
 from seedbench.leaderboard.reproduced import Outcome, draw, judge
 from seedbench.leaderboard.run import Run
 from seedbench.leaderboard.verify import not_done
+from tests.impostor import set_agent
 
 BEACON = "block 870000 of some public chain"
 
@@ -45,15 +44,6 @@ def null(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "null"
     assert seedbench("eval", "--agent", "null", "--env", "alfworld", "--limit", 30, "--quiet", "--out", out) == 0
     return out
-
-
-def set_agent(run: Path, to: Path, **agent: Any) -> Path:
-    shutil.copytree(run, to)
-    for name in ("results.json", "run.json"):
-        told = json.loads((to / name).read_text())
-        told["agent"] |= agent
-        (to / name).write_text(json.dumps(told))
-    return to
 
 
 def check(run: Path, **options: Any) -> list[Any]:

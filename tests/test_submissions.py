@@ -12,21 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from seedbench import cli
 from seedbench.leaderboard import boardfile
 from tests import boards
+from tests.command import run
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "leaderboard" / "verify_submissions.sh"
-
-
-def run(*args: object, code: int = 0) -> None:
-    try:
-        cli.main([str(a) for a in args])
-    except SystemExit as stop:
-        assert (stop.code or 0) == code
-    else:
-        assert code == 0
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from seedbench import cli, record
+from seedbench import record
 from seedbench.core import stream
 from seedbench.exam import make_env
 from seedbench.leaderboard import form
@@ -20,18 +20,10 @@ from seedbench.leaderboard.findings import MAX_FINDINGS, Options
 from seedbench.leaderboard.run import Run
 from seedbench.leaderboard.verify import verify
 from seedbench.results import Results
+from tests.command import run
 from tests.forge import ALFWORLD, Copy
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def run(*args: object, code: int = 0) -> None:
-    try:
-        cli.main([str(a) for a in args])
-    except SystemExit as stop:
-        assert (stop.code or 0) == code
-    else:
-        assert code == 0
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,7 @@ class ALFWorldEnv(TextEnv):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, AlfworldInfo]:  # type: ignore[override]
         gym.Env.reset(self, seed=seed)
-        task = self._draw() if not options or "task" not in options else self._find(options["task"])
+        task = self.dataset.task(self.chosen_task(options))
         entry = Entry(task.id, task.kind, self.dataset.source(task.id), self.dataset)
         self.close()
         self._play, self._over = None, True
@@ -89,15 +89,6 @@ class ALFWorldEnv(TextEnv):
         self._task_id, self._kind, self._goal = task.id, task.kind, entry.source.goal
         self._play, self._steps, self._over = play, 0, False
         return self._text, self._info(True, "")
-
-    def _draw(self) -> Task:
-        tasks = self.dataset.tasks(self.split)
-        return tasks[int(self.np_random.integers(len(tasks)))]
-
-    def _find(self, task_id: object) -> Task:
-        if not isinstance(task_id, str):
-            raise SeedbenchError(f'options["task"] is {task_id!r}; give the id of a task as a string.')
-        return self.dataset.task(task_id)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, AlfworldInfo]:  # type: ignore[override]
         play = self._play

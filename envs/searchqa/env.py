@@ -115,7 +115,7 @@ class SearchQAEnv(TextEnv):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, SearchQAInfo]:  # type: ignore[override]
         gym.Env.reset(self, seed=seed)
-        self._task = self._chosen_task(options or {})
+        self._task = self.chosen_task(options)
         self._question = question = self.dataset.question(self._task)
         _ = self.retriever  # a missing index is found before the first turn
         self._goal = tags.escape(question.question)
@@ -125,14 +125,6 @@ class SearchQAEnv(TextEnv):
         self._found, self._searched, self._hits, self._titles, self._answer = (), (), (), (), None
         self._steps, self._over = 0, False
         return f"{self._goal}\nNothing was searched for yet.", self._info("")
-
-    def _chosen_task(self, options: Mapping[str, Any]) -> str:
-        if "task" not in options:
-            tasks = self.dataset.tasks(self.split)
-            return tasks[int(self.np_random.integers(len(tasks)))].id
-        if not isinstance(options["task"], str):
-            raise SeedbenchError(f'options["task"] is {options["task"]!r}; give the id of a task as a string.')
-        return options["task"]
 
     def step(self, action: str) -> tuple[str, float, bool, bool, SearchQAInfo]:  # type: ignore[override]
         if self._over:

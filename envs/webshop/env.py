@@ -113,7 +113,7 @@ class WebShopEnv(TextEnv):
             goal = Goal.from_record(options["goal"])
             name = f"given-{sha256_json(goal.to_record())[:8]}"
         else:
-            name = self._chosen_task(options)
+            name = self.chosen_task(options)
             goal = self.dataset.goal(name)
         self._goal, self._prices = goal, _price_table(options.get("prices"))
         hidden = json.dumps(goal.to_record(), ensure_ascii=False) if self.leak_goal else ""
@@ -122,14 +122,6 @@ class WebShopEnv(TextEnv):
         self._steps, self._over = 0, False
         self._magic_seed = stream("webshop-magic", seed or 0, name)
         return self._observe(), self._info("")
-
-    def _chosen_task(self, options: Mapping[str, Any]) -> str:
-        if "task" not in options:
-            tasks = self.dataset.tasks(self.split)
-            return tasks[int(self.np_random.integers(len(tasks)))].id
-        if not isinstance(options["task"], str):
-            raise SeedbenchError(f'options["task"] is {options["task"]!r}; give the id of a task as a string.')
-        return options["task"]
 
     def step(self, action: str) -> tuple[str, float, bool, bool, WebShopInfo]:  # type: ignore[override]
         if self._over:
