@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbench.agents import load_agent
+from seedbench.baselines.skills import analysis
 from seedbench.core import stream
 from seedbench.exam import Config, plan
 from seedbench.rollout import Episode, play
@@ -55,10 +56,11 @@ def build(out: Path, size: int = 1536, episodes: int = 150, seed: int = 0) -> An
 
 
 def texts(episodes: int, seed: int) -> Iterator[str]:
-    """What models read and say in `episodes` train tasks of each environment, by expert and by chance."""
+    """What models read and say in `episodes` train tasks of each environment, by expert and by chance, lessons too."""
     for exam in plan(Config("random", env="all", split="train", seed=seed)):
         tasks = exam.tasks["train"]
         step = max(1, len(tasks) // episodes)
+        rule = exam.make()
         for name in ("expert", "random"):
             agent = load_agent(name)
             games = (Episode(task, stream("tokenizer", seed), 0) for task in tasks[::step])
@@ -67,3 +69,6 @@ def texts(episodes: int, seed: int) -> Iterator[str]:
                     yield at.view.messages[-1]["content"]
                     yield at.reply.text
                 yield trajectory.steps[0].view.messages[0]["content"]
+                if (lesson := rule.lesson(trajectory)) is not None:
+                    yield analysis.messages(trajectory)[0]["content"]
+                    yield analysis.dumps(lesson)

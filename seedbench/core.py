@@ -71,6 +71,13 @@ class Parsed(NamedTuple):
     reason: str = ""
 
 
+class Lesson(NamedTuple):
+    """What an episode teaches: what happened, and a skill for whoever plays such a task next."""
+
+    summary: str
+    skill: str
+
+
 class Info(TypedDict):
     """`info` of reset and step. An environment may add keys of its own; these are always there."""
 
@@ -251,6 +258,12 @@ class TextEnv(gym.Env[str, str], ABC):
     def parse(self, text: str, mode: Mode = "strict") -> Parsed:
         """Read the action out of an agent's text. Never raises, whatever the text; depends on settings, never on the
         state of the episode."""
+
+    def lesson(self, trajectory: Trajectory) -> Lesson | None:
+        """What a rule of our own, which knows the task's facts, learns from an episode of this environment: true, in
+        its words, without numbers and without the answer. None where there is no such rule. The state stays as it is.
+        """
+        return None
 
     @staticmethod
     def typed(line: str) -> str:

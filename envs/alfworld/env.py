@@ -10,10 +10,12 @@ from typing import Any, ClassVar, Literal
 import gymnasium as gym
 import numpy as np
 
-from seedbench.core import EpisodeOver, Info, Parsed, Preset, SeedbenchError, Task, TextEnv
+from seedbench.core import EpisodeOver, Info, Lesson, Parsed, Preset, SeedbenchError, Task, TextEnv, Trajectory
 from seedbench.core import Mode as ParseMode
 from seedbench.envs.alfworld.backend import Backend, Entry, make_backend, suited
 from seedbench.envs.alfworld.data import ENV_ID, Dataset, open_dataset
+from seedbench.envs.alfworld.lessons import learn
+from seedbench.envs.alfworld.search import read_goal
 from seedbench.prompts import Prompt, parse_tagged, sha256_json
 
 ENGINE_VERSION = 1  # raise it when any output of the engine changes
@@ -153,6 +155,9 @@ class ALFWorldEnv(TextEnv):
 
     def pinned(self, split: str) -> bool:
         return self.dataset.pinned(split)
+
+    def lesson(self, trajectory: Trajectory) -> Lesson | None:
+        return learn(trajectory, read_goal(self.dataset.source(trajectory.task.id).problem))
 
     def parse(self, text: str, mode: ParseMode = "strict") -> Parsed:
         return parse_tagged(text, mode)

@@ -49,9 +49,11 @@ class Level(NamedTuple):
     rooms: int
     distractors: int
     max_steps: int
+    kept: float = KEPT  # share of things that are where people usually keep them; 0: habits play no part
 
 
-LEVELS = {1: Level(0, 1, 3, 12), 2: Level(1, 1, 5, 14), 3: Level(2, 1, 9, 24), 4: Level(2, 2, 14, 50)}
+# Level 0 is level 2 without habits: only the rules can be learned there. The tiny policy's warm start comes from it.
+LEVELS = {0: Level(1, 1, 5, 14, 0.0), 1: Level(0, 1, 3, 12), 2: Level(1, 1, 5, 14), 3: Level(2, 1, 9, 24), 4: Level(2, 2, 14, 50)}
 _COPIED = frozenset({"Cabinet", "Drawer", "Shelf"})
 
 
@@ -110,7 +112,7 @@ def _draw(rng: random.Random, kind: str, level: Level, split: str) -> Game | Non
         things.append((family, LAMP))
     others = [(f, t) for f in families for t in sorted(HABITS[f]) if t not in (target, LAMP)]
     things += [rng.choice(others) for _ in range(level.distractors)]
-    where = _put_away(rng, places, things)
+    where = _put_away(rng, places, things, level.kept)
     taken = {p.furniture for p, (_, t) in zip(where, things, strict=True) if t == target}
     goals = sorted({p.furniture for p in places if target in rooms.CONTAINS.get(p.furniture, ())} - taken)
     if kind == "look_at_obj_in_light":
@@ -145,15 +147,17 @@ def _furnish(chosen: Sequence[tuple[str, rooms.Layout]], level: Level) -> list[P
     return places
 
 
-def _put_away(rng: random.Random, places: list[Place], things: list[tuple[str, str]]) -> list[Place]:
-    """A place for each thing, given as (family, type): mostly by habit, else anywhere in its room that can hold it."""
+def _put_away(
+    rng: random.Random, places: list[Place], things: list[tuple[str, str]], share: float
+) -> list[Place]:
+    """A place for each thing, given as (family, type): a `share` by habit, else anywhere in its room that can hold it."""
     where: list[Place] = []
     for family, thing in things:
         usual = HABITS[family][thing]
         room = [p for p in places if p.family == family and where.count(p) < CAPACITY]
         kept = [p for p in room if p.furniture == usual]
-        other = [p for p in room if p.furniture != usual and _holds(p.furniture, thing)]
-        where.append(rng.choice(kept if kept and (rng.random() < KEPT or not other) else other))
+        other = [p for p in room if (p.furniture != usual or not share) and _holds(p.furniture, thing)]
+        where.append(rng.choice(kept if kept and (rng.random() < share or not other) else other))
     return where
 
 

@@ -55,7 +55,12 @@ def read_scene(problem: str) -> Scene:
     spot = {names[r]: where for r, where in facts["receptacleAtLocation"]}
     inside = {names[o]: names[r] for o, r in facts["inReceptacle"]}
     openable = {names[r] for (r,) in facts.get("openable", ())}
-    return Scene(places, spot, openable, inside, _read_goal(goal))
+    return Scene(places, spot, openable, inside, _goal(goal))
+
+
+def read_goal(problem: str) -> Goal:
+    """What a PDDL problem wants."""
+    return _goal(problem[problem.index("(:init") :].split("(:goal")[1])
 
 
 def _names(ids: Iterable[str]) -> dict[str, str]:
@@ -70,7 +75,7 @@ def _names(ids: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def _read_goal(text: str) -> Goal:
+def _goal(text: str) -> Goal:
     objects = [x.removesuffix("Type").lower() for x in re.findall(r"\(objectType \?\w+ (\w+)\)", text)]
     places = [x.removesuffix("Type").lower() for x in re.findall(r"\(receptacleType \?\w+ (\w+)\)", text)]
     lamp = objects[0] if "isToggled" in text else ""

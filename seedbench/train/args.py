@@ -127,6 +127,15 @@ class SftArgs:
     """mini, or the folder of published files."""
     demonstrations: int | None = None
     """Train tasks that the expert plays; by default all."""
+    trials: int = 1
+    """Episodes of each."""
+    stumble: float = 0.0
+    """Largest chance, drawn for each episode, that a random action is played in the place of the expert's; what is
+    learned is the expert's actions alone, then also from states that it would not come to by itself."""
+    lessons: bool = False
+    """Also learn to write a lesson from each episode, and to play the task again with that lesson in the prompt."""
+    whole: int = 0
+    """Updates at the beginning whose loss is over prompts too: a policy from scratch learns there to copy."""
     updates: int = 1000
     """Optimizer steps."""
     rows: int = 64
@@ -143,9 +152,11 @@ class SftArgs:
     threads: int = 0
 
     def __post_init__(self) -> None:
-        for name, low in (("updates", 1), ("rows", 1), ("seed", 0), ("save_every", 1)):
+        for name, low in (("updates", 1), ("rows", 1), ("seed", 0), ("save_every", 1), ("trials", 1), ("whole", 0)):
             if getattr(self, name) < low:
                 raise SeedbenchError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be {low} or more.")
+        if not 0 <= self.stumble < 1:
+            raise SeedbenchError(f"--stumble is {self.stumble}: it is a chance from 0 to below 1.")
 
     def dumps(self) -> str:
         """What train.json holds."""

@@ -1,0 +1,81 @@
+"""What supervised fine-tuning learns from: the expert's play of train tasks, as rows of token ids.
+
+Every episode goes through the same play() and prompts as a policy's. A row is a prompt, encoded by the policy, and the
+reply to it; the loss is on the reply and its end of turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from seedbench.agents.scripted import say
+from seedbench.baselines.skills import analysis
+from seedbench.core import Agent, Message, Reply, SeedbenchError, Task, TextEnv, Trajectory, View, stream
+from seedbench.exam import Exam
+from seedbench.policy.hf import HFPolicy
+from seedbench.rollout import Episode, play
+from seedbench.train.args import SftArgs
+
+Row = dict[str, list[int]]  # input_ids, and completion_mask: 1 on the reply
+
+
+class Stumbling(Agent):
+    """The expert, in whose place a random action is played at times: at most `share` of all steps of an episode."""
+
+    name = "stumbling"
+    needs_env: ClassVar[bool] = True
+
+    def __init__(self, share: float):
+        self.share = share
+
+    def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> list[Reply | Exception]:
+        replies: list[Reply | Exception] = []
+        for view, env in zip(views, envs or (), strict=True):
+            assert env.playing is not None, "play() says what is played"
+            rng = np.random.default_rng(view.stream)
+            action = env.sample(rng) if self.stumbles(view, *env.playing) else env.expert()
+            replies.append(say(env, action or ""))
+        return replies
+
+    def stumbles(self, view: View, task: Task, trial: int) -> bool:
+        """Whether the action at `view` is a random one."""
+        chance = self.share * np.random.default_rng(stream("stumble", task.id, trial)).random()
+        return bool(np.random.default_rng(stream("stumbles", view.stream)).random() < chance)
+
+
+def rows(exam: Exam, policy: HFPolicy, args: SftArgs) -> Iterator[Row]:
+    """Rows of the chosen train tasks. With `lessons` also one a lesson (episode -> lesson), and those of a second
+    episode with that lesson in the prompt."""
+    pool = exam.tasks["train"]
+    chosen = np.random.default_rng(stream("demonstrations", args.seed)).permutation(len(pool))[: args.demonstrations]
+    games = [Episode(pool[int(i)], args.seed, trial) for i in sorted(chosen) for trial in range(args.trials)]
+    agent, again, rule = Stumbling(args.stumble), list[Episode](), exam.make()
+    for trajectory in play(exam.make, games, agent, slots=8, prompt=exam.prompt):
+        yield from steps(trajectory, policy, agent)
+        if not args.lessons:
+            continue
+        if (lesson := rule.lesson(trajectory)) is None:
+            raise SeedbenchError(f"--lessons: {exam.env_id} has no rule that writes lessons; leave the option out.")
+        yield row(policy, analysis.messages(trajectory), analysis.dumps(lesson))
+        again.append(Episode(trajectory.task, args.seed, trajectory.trial + args.trials, lesson.skill))
+    for trajectory in play(exam.make, again, agent, slots=8, prompt=exam.prompt):
+        yield from steps(trajectory, policy, agent)
+
+
+def steps(trajectory: Trajectory, policy: HFPolicy, agent: Stumbling) -> Iterator[Row]:
+    """The expert's steps of an episode; none of one that it lost by itself."""
+    if trajectory.ended == "error" or not (trajectory.success or agent.share):
+        return
+    for step in trajectory.steps:
+        if step.reply.text and not agent.stumbles(step.view, trajectory.task, trajectory.trial):
+            yield row(policy, step.view.messages, step.reply.text)
+
+
+def row(policy: HFPolicy, messages: Sequence[Message], text: str) -> Row:
+    """A prompt and the reply to it."""
+    prompt = list(policy.encode(messages))
+    reply = [*policy.tokenizer.encode(text, add_special_tokens=False), policy.tokenizer.eos_token_id]
+    return {"input_ids": prompt + reply, "completion_mask": [0] * len(prompt) + [1] * len(reply)}
