@@ -141,7 +141,7 @@ def _row(run: Run, r: Result, exam: Exam, agent: Agent, beacon: str, count: int,
     if not r.tasks:
         raise Unreadable(f"{r.env} {r.split} claims a rate over no task.")
     seed, tasks = draw(run.results.chain_head, beacon, exam.tasks[r.split], count)
-    agent.sampling = exam.sampling
+    agent.sampling, agent.env = exam.sampling, exam.env_id
     episodes = [Episode(task, seed, 0, exam.hint) for task in tasks]
     shown = bar.add_task(f"{r.env} {r.split}", total=len(episodes))
     won = 0

@@ -290,7 +290,8 @@ class Agent(ABC):
     name: str = ""
     needs_env: ClassVar[bool] = False  # asks for the environments themselves; run.json records it
     interactive: ClassVar[bool] = False  # talks to the terminal: one episode at a time, and no progress bar
-    sampling: Sampling = Sampling()  # set before each environment is played
+    sampling: Sampling = Sampling()  # set before each environment is played, as is
+    env: str = ""  # its Gymnasium id
 
     @abstractmethod
     def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> Sequence[Reply | Exception]:

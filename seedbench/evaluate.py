@@ -174,7 +174,7 @@ def _play(exams: list[Exam], agent: Agent, config: Config, journal: Journal, con
 
     with _progress(console, agent.interactive) as progress:
         for exam in exams:
-            agent.sampling = exam.sampling
+            agent.sampling, agent.env = exam.sampling, exam.env_id
             bars = {}
             for split, tasks in exam.tasks.items():
                 name = f"{exam.env_id.removeprefix('seedbench/').partition('-v')[0].lower()} {split}"

@@ -8,7 +8,7 @@ from typing import Any
 from seedbench.core import Agent, SeedbenchError
 
 SPECS = (
-    "random, null, expert, human, the path or hub id of a Hugging Face causal LM, openai:MODEL@URL, replay:RUN, or "
+    "random, null, expert, human, tiny, the path or hub id of a Hugging Face causal LM, openai:MODEL@URL, replay:RUN, or "
     "module:factory"
 )
 
@@ -30,6 +30,10 @@ def load_agent(spec: str, **options: Any) -> Agent:
         from seedbench.agents.human import Human
 
         return Human()
+    if spec == "tiny":
+        from seedbench.agents.tiny import Tiny
+
+        return Tiny(**options)
     if spec.startswith("openai:"):
         from seedbench.agents.endpoint import Endpoint
 

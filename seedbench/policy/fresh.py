@@ -50,9 +50,18 @@ def load_policy(spec: str, env: str, *, seed: int = 0, **options: Any) -> HFPoli
     return HFPolicy.load(shipped(env) if spec == "tiny" else spec, **options)
 
 
+def every() -> list[str]:
+    """The environments that a tiny policy ships for."""
+    return sorted(folder.name for folder in _tiny().iterdir() if (folder / "model.safetensors").is_file())
+
+
+def _tiny() -> Path:
+    return Path(str(resources.files("seedbench.baselines"))) / "tiny"
+
+
 def shipped(name: str) -> Path:
     """The folder of a tiny policy, or of their tokenizer. Raises SeedbenchError where none ships."""
-    folder = Path(str(resources.files("seedbench.baselines"))) / "tiny" / name
+    folder = _tiny() / name
     if not (folder / "tokenizer.json").is_file():
         raise SeedbenchError(f"No tiny policy ships for {name}: train one with `seedbench train sft --model fresh`.")
     return folder
