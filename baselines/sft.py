@@ -60,7 +60,9 @@ def _trainer(policy: HFPolicy, rows: list[demonstrations.Row], args: SftArgs, ou
     from trl import SFTConfig, SFTTrainer
 
     class Trainer(SFTTrainer):
-        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        def compute_loss(
+            self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+        ) -> Any:
             ids, mask = inputs["input_ids"], inputs["attention_mask"]
             wanted = mask if self.state.global_step < args.whole else inputs["labels"] != -100
             value = loss(self.accelerator.unwrap_model(model), ids, mask, wanted)

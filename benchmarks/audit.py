@@ -185,7 +185,7 @@ def main() -> None:
                         elif run.results.chain_head in truth:  # nothing was forged: no try was better, say
                             line.same += 1
                             continue
-                        line.add(run, audit(run, policies[step]))
+                        line.add(run, audit(run, dict.fromkeys([r.env for r in run.results.results], policies[step])))
                     print(f"{step:>5} {temperature:>4} {name:26} {line}", flush=True)
     print(f"{time.process_time():.0f} CPU-s in all")
 

@@ -24,12 +24,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seedbench.core import Sampling, SeedbenchError
+from seedbench.core import Sampling, SeedbenchError, short_name
 from seedbench.leaderboard.evidence import NOISE, Evidence, Surprise, split, tolerance, weigh
 from seedbench.leaderboard.files import Unreadable
 from seedbench.leaderboard.findings import Finding, Options
@@ -58,10 +59,10 @@ def check_audit(run: Run, options: Options) -> list[Finding]:
             if run.results.agent.get("kind") == "api" and options.beacon and options.model:
                 return []  # on the way to the level reproduced, which an endpoint that the verifier names can take
             return [Finding("audit", run.stated, f"an audit is not possible: {reason}")]
-        policy = load(run, options)
-        if found := wrong_model(run, policy):
+        policies = load(run, options)
+        if found := wrong_model(run, policies):
             return found
-        report = audit(run, policy, progress=not options.quiet)
+        report = audit(run, policies, progress=not options.quiet)
     except Unreadable as error:
         return [Finding("audit", TOKENS, str(error))]
     if not options.quiet:
@@ -79,30 +80,43 @@ def impossible(run: Run) -> str:
     return ""
 
 
-def load(run: Run, options: Options) -> HFPolicy:
-    """The model that the verifier names, or the hub id that the run names: never a path out of somebody's files."""
+def load(run: Run, options: Options) -> dict[str, HFPolicy]:
+    """For every environment of the run the model that the verifier names, or the hub id or `tiny` that the run names:
+    never a path out of somebody's files."""
     from seedbench.policy.hf import HFPolicy
 
     agent = run.results.agent
     spec = options.model or str(agent.get("spec"))
-    if options.model is None and not HUB_ID.fullmatch(spec):
+    if options.model is None and spec != "tiny" and not HUB_ID.fullmatch(spec):
         raise SeedbenchError(
             f"the run names its model {spec[:100]!r}, which is no hub id: give the model's folder with --model."
         )
     dtype = agent.get("dtype")
     if dtype not in NOISE:
         raise Unreadable(f"the agent's dtype is {str(dtype)[:40]!r}, not one of {', '.join(NOISE)}.")
-    return HFPolicy.load(spec, device=options.device, dtype=str(dtype), chat_template=options.chat_template)
+    envs = [r.env for r in run.results.results]
+    if spec == "tiny":
+        from seedbench.agents.tiny import Tiny
+
+        tiny = Tiny(device=options.device, dtype=str(dtype), chat_template=options.chat_template)
+        return {env: tiny.of(env).policy for env in envs}
+    policy = HFPolicy.load(spec, device=options.device, dtype=str(dtype), chat_template=options.chat_template)
+    return dict.fromkeys(envs, policy)
 
 
-def wrong_model(run: Run, policy: HFPolicy, level: str = "audit") -> list[Finding]:
-    """Where the loaded model is not the recorded one, by the digest of its weights and chat template above all."""
-    was, now = run.results.agent, policy.describe()
-    return [
-        Finding(level, f"agent.{name}", f"the run says {was.get(name)!r:.80}, the model loaded is {now[name]!r:.80}.")
-        for name in SAME
-        if was.get(name) != now[name]
-    ]
+def wrong_model(run: Run, policies: Mapping[str, HFPolicy], level: str = "audit") -> list[Finding]:
+    """Where a loaded model is not the recorded one, by the digest of its weights and chat template above all."""
+    told = run.results.agent
+    each = told.get("policies")
+    found = []
+    for env, policy in policies.items():
+        own = each.get(short_name(env)) if isinstance(each, dict) else None
+        was, now = {**told, **(own if isinstance(own, dict) else {})}, policy.describe()
+        for name in SAME:
+            if was.get(name) != now[name]:
+                said = f"the run says {was.get(name)!r:.80}, the model loaded for {env} is {now[name]!r:.80}."
+                found.append(Finding(level, f"agent.{name}", said))
+    return list(dict.fromkeys(found))
 
 
 @dataclass
@@ -137,10 +151,9 @@ class Report:
         )
 
 
-def audit(run: Run, policy: HFPolicy, progress: bool = False) -> Report:
+def audit(run: Run, policies: Mapping[str, HFPolicy], progress: bool = False) -> Report:
     """Look at every token of a run. Raises Unreadable for files that are not as eval writes them."""
     streamed = run.results.agent.get("kind") in STREAMED
-    noise = NOISE[str(policy.model.dtype).removeprefix("torch.")]
     episodes = sum(r.attempted for r in run.results.results)
     report = Report(streamed=streamed, episodes=max(1, episodes))
     exams = {exam.env_id: exam for exam in run.exams}
@@ -149,6 +162,8 @@ def audit(run: Run, policy: HFPolicy, progress: bool = False) -> Report:
             if env_id not in exams:
                 report.wrong("prompt", place(chunk[0].number, chunk[0].name), "no result is of this environment.")
                 continue
+            policy = policies[env_id]
+            noise = NOISE[str(policy.model.dtype).removeprefix("torch.")]
             said = list(rows(run, exams[env_id], chunk, policy, report.wrong))
             _judge(said, policy, exams[env_id].sampling, noise, report)
             bar.advance(bar.task_ids[0], len(chunk))

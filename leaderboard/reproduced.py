@@ -95,15 +95,17 @@ def judge(outcomes: Sequence[Outcome]) -> list[Finding]:
 def agent_of(run: Run, options: Options) -> Agent | list[Finding]:
     """The agent that made the run, as far as the verifier can have it; or why it cannot be had."""
     from seedbench.agents import load_agent
-    from seedbench.agents.local import LocalAgent
+    from seedbench.agents.local import Each, LocalAgent
 
     told = run.results.agent
     kind = told.get("kind")
     if is_scripted(run):
         return load_agent(str(kind))
     if kind in OPEN:
-        policy = load(run, options)
-        return wrong_model(run, policy, "reproduced") or LocalAgent("model", policy)
+        policies = load(run, options)
+        return wrong_model(run, policies, "reproduced") or Each(
+            {e: LocalAgent("model", p) for e, p in policies.items()}
+        )
     if kind == "api":
         if options.model is None or not options.model.startswith("openai:"):
             return _impossible(run, "its model lies behind an endpoint; name yours with --model openai:MODEL@URL.")

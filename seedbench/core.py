@@ -52,6 +52,11 @@ def stream(*parts: int | str) -> int:
     return int.from_bytes(hashlib.sha256(key).digest()[:8], "big") >> 11
 
 
+def short_name(env_id: str) -> str:
+    """A Gymnasium id as the command line says it: `alfworld` for "seedbench/ALFWorld-v0"."""
+    return env_id.rpartition("/")[2].partition("-v")[0].lower()
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """One question of the exam. `id` is stable for ever and never an index; `env` is a Gymnasium id."""

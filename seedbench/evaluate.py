@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from seedbench import record
 from seedbench.agents import load_agent, public_spec
-from seedbench.core import Agent, InfrastructureError, SeedbenchError
+from seedbench.core import Agent, InfrastructureError, SeedbenchError, short_name
 from seedbench.exam import Config, Exam, plan, protocol
 from seedbench.journal import Journal
 from seedbench.provenance import software
@@ -177,7 +177,7 @@ def _play(exams: list[Exam], agent: Agent, config: Config, journal: Journal, con
             agent.sampling, agent.env = exam.sampling, exam.env_id
             bars = {}
             for split, tasks in exam.tasks.items():
-                name = f"{exam.env_id.removeprefix('seedbench/').partition('-v')[0].lower()} {split}"
+                name = f"{short_name(exam.env_id)} {split}"
                 bars[split] = progress.add_task(name, total=len(tasks) * config.trials, won="")
             todo, counts = [], dict.fromkeys(exam.tasks, (0, 0))
             for e in exam.episodes(config):

@@ -29,6 +29,7 @@ from tests.impostor import set_agent  # noqa: E402
 from tests.tiny import one_torch_thread, tiny_folder  # noqa: E402
 
 CONTEXT = 1536
+ALFWORLD = "seedbench/ALFWorld-v0"
 Edit = Callable[[list[dict[str, Any]]], Any]
 
 
@@ -100,7 +101,7 @@ def test_an_honest_run_passes(
 
 
 def test_what_was_measured_is_told(run: Path, policy: HFPolicy) -> None:
-    report = level.audit(Run(run), policy)
+    report = level.audit(Run(run), {ALFWORLD: policy})
     assert report.findings == [] and not report.counts and report.replies == 12
     assert report.tokens == sum(len(s["completion_ids"]) for t in Run(run).tokens() for s in t["steps"])
     assert report.worst["stream"] <= 1e-3 and report.worst["logprob"] < 1e-4 and abs(report.surprise.z) < 4
@@ -109,11 +110,11 @@ def test_what_was_measured_is_told(run: Path, policy: HFPolicy) -> None:
 def test_a_small_memory_changes_nothing(run: Path, policy: HFPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     from seedbench.leaderboard import evidence, recorded
 
-    whole = level.audit(Run(run), policy)
+    whole = level.audit(Run(run), {ALFWORLD: policy})
     monkeypatch.setattr(evidence, "_CELLS", 700)
     monkeypatch.setattr(recorded, "IDS", 1)
     monkeypatch.setattr(policy, "token_budget", 1000)
-    parts = level.audit(Run(run), policy)
+    parts = level.audit(Run(run), {ALFWORLD: policy})
     assert parts.findings == [] and parts.tokens == whole.tokens
     assert parts.surprise.z == pytest.approx(whole.surprise.z, abs=1e-3)
 
@@ -254,7 +255,7 @@ def test_a_stream_cannot_be_chosen(run: Path, policy: HFPolicy, tmp_path: Path) 
     lines = [{k: v for k, v in line.items() if k not in ("prev", "hash")} for line in Run(run).lines()]
     lines[1]["seed"] += 1
     record.write_chained(tmp_path / "r" / "trajectories.jsonl.gz", lines)
-    (found,) = level.audit(Run(tmp_path / "r"), policy).findings
+    (found,) = level.audit(Run(tmp_path / "r"), {ALFWORLD: policy}).findings
     assert "line 2" in found.where and "seed does not follow" in found.message
 
 

@@ -53,7 +53,13 @@ class Level(NamedTuple):
 
 
 # Level 0 is level 2 without habits: only the rules can be learned there. The tiny policy's warm start comes from it.
-LEVELS = {0: Level(1, 1, 5, 14, 0.0), 1: Level(0, 1, 3, 12), 2: Level(1, 1, 5, 14), 3: Level(2, 1, 9, 24), 4: Level(2, 2, 14, 50)}
+LEVELS = {
+    0: Level(1, 1, 5, 14, 0.0),
+    1: Level(0, 1, 3, 12),
+    2: Level(1, 1, 5, 14),
+    3: Level(2, 1, 9, 24),
+    4: Level(2, 2, 14, 50),
+}
 _COPIED = frozenset({"Cabinet", "Drawer", "Shelf"})
 
 
@@ -147,10 +153,8 @@ def _furnish(chosen: Sequence[tuple[str, rooms.Layout]], level: Level) -> list[P
     return places
 
 
-def _put_away(
-    rng: random.Random, places: list[Place], things: list[tuple[str, str]], share: float
-) -> list[Place]:
-    """A place for each thing, given as (family, type): a `share` by habit, else anywhere in its room that can hold it."""
+def _put_away(rng: random.Random, places: list[Place], things: list[tuple[str, str]], share: float) -> list[Place]:
+    """A place for each thing, given as (family, type): a `share` by habit, else anywhere in its room that holds such."""
     where: list[Place] = []
     for family, thing in things:
         usual = HABITS[family][thing]

@@ -8,8 +8,8 @@ from typing import Any
 from seedbench.core import Agent, SeedbenchError
 
 SPECS = (
-    "random, null, expert, human, tiny, the path or hub id of a Hugging Face causal LM, openai:MODEL@URL, replay:RUN, or "
-    "module:factory"
+    "random, null, expert, human, tiny, the path or hub id of a Hugging Face causal LM, openai:MODEL@URL, replay:RUN, "
+    "or module:factory"
 )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seedbench.core import Agent, Reply, SeedbenchError, TextEnv, Tokens, View
+from seedbench.core import Agent, Reply, SeedbenchError, TextEnv, Tokens, View, short_name
 from seedbench.policy.hf import HFPolicy
 
 
@@ -69,3 +69,22 @@ class LocalAgent(Agent):
             "kind": "local",
             **self.policy.describe(),
         }
+
+
+class Each(Agent):
+    """A local agent for each environment, by Gymnasium id."""
+
+    def __init__(self, agents: Mapping[str, LocalAgent]):
+        self.agents = agents
+
+    def of(self, env: str) -> LocalAgent:
+        """Who plays there. Raises SeedbenchError."""
+        if env not in self.agents:
+            there = ", ".join(map(short_name, self.agents))
+            raise SeedbenchError(f"{self.name} has no policy for {short_name(env)}: choose --env {there}.")
+        return self.agents[env]
+
+    def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> Sequence[Reply | Exception]:
+        agent = self.of(self.env)
+        agent.sampling = self.sampling
+        return agent.act(views, envs)
