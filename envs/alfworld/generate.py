@@ -154,7 +154,7 @@ def _furnish(chosen: Sequence[tuple[str, rooms.Layout]], level: Level) -> list[P
 
 
 def _put_away(rng: random.Random, places: list[Place], things: list[tuple[str, str]], share: float) -> list[Place]:
-    """A place for each thing, given as (family, type): a `share` by habit, else anywhere in its room that holds such."""
+    """A place for each thing, given as (family, type): a `share` by habit, else anywhere in its room that can."""
     where: list[Place] = []
     for family, thing in things:
         usual = HABITS[family][thing]
