@@ -71,7 +71,8 @@ def _trainer(policy: HFPolicy, rows: list[demonstrations.Row], args: SftArgs, ou
     settings = SFTConfig(
         output_dir=str(out / "checkpoints"), max_steps=args.updates, per_device_train_batch_size=args.rows,
         learning_rate=args.lr, lr_scheduler_type="cosine_with_min_lr", lr_scheduler_kwargs={"min_lr_rate": 0.1},
-        warmup_steps=int(args.warmup * args.updates), weight_decay=0.01, max_length=None, seed=args.seed,
+        warmup_steps=int(args.warmup * args.updates), weight_decay=0.01, adam_beta2=0.95,
+        max_length=None, seed=args.seed,
         completion_only_loss=True, packing=False, bf16=False, report_to="none",
         train_sampling_strategy="group_by_length", logging_steps=max(1, args.updates // 100),
         save_steps=args.save_every, save_total_limit=2, use_cpu=policy.model.device.type == "cpu",

@@ -138,11 +138,11 @@ class SftArgs:
     """Updates at the beginning whose loss is over prompts too: a policy from scratch learns there to copy."""
     updates: int = 1000
     """Optimizer steps."""
-    rows: int = 64
+    rows: int = 16
     """Rows a step."""
     seed: int = 0
     """Seed of a fresh policy's weights, of the tasks chosen and of the order of rows."""
-    lr: float = 2e-3
+    lr: float = 3e-3
     """Peak learning rate of AdamW: for a tiny policy from scratch; SEED's stage 1 at 1.7-7 B has 5e-6."""
     warmup: float = 0.05
     """Share of the steps over which the rate rises; it then falls to a tenth along a cosine."""
