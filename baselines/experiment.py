@@ -1,0 +1,149 @@
+"""Run an experiment that was written down: arms x seeds, each trained and then played, and the report of all of them.
+
+    python -m seedbench.baselines.experiment baselines/results/grpo-alfworld.json --jobs 2
+
+A plan is a JSON file: `start` (a model), `env`, `arms` (name -> arguments of `seedbench train`), `seeds`, `eval`
+(arguments of `seedbench eval`), `control` (the arm that others are compared with, "" for the start alone). What every
+run leaves that is worth keeping (metrics.jsonl, outcomes of all tasks) goes into a folder beside the plan, named like
+it; seedbench.baselines.report reads that folder alone. Runs that are there are not run again, and one that was killed
+goes on, so the same command resumes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from seedbench.core import SeedbenchError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run; read from a file that is committed before the first run."""
+
+    title: str
+    start: str
+    env: str
+    arms: dict[str, list[str]]
+    seeds: list[int]
+    eval: list[str]
+    control: str = ""
+    question: str = ""
+    analysis: str = ""
+
+    @classmethod
+    def load(cls, path: Path) -> Plan:
+        """Read a plan. Raises SeedbenchError."""
+        try:
+            plan = cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise SeedbenchError(f"{path} is not a plan of an experiment ({error}).") from error
+        if plan.control and plan.control not in plan.arms:
+            raise SeedbenchError(f"{path}: the control {plan.control!r} is none of the arms.")
+        return plan
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of an arm, or (arm "start") the play of the model that all begin with."""
+
+    arm: str
+    seed: int
+    work: Path
+    kept: Path
+
+    @property
+    def done(self) -> bool:
+        return (self.kept / "outcomes.json").is_file()
+
+
+def run(path: Path, work: Path, jobs: int) -> Path:
+    """Do what is left of the plan, `jobs` runs at a time; returns the folder with what is kept."""
+    plan, kept = Plan.load(path), path.with_suffix("")
+    named = [(arm, seed) for seed in plan.seeds for arm in ("start", *plan.arms)]  # seeds outermost: pairs come first
+    todo = [Job(arm, seed, work / arm / str(seed), kept / arm / str(seed)) for arm, seed in named]
+    todo = [job for job in todo if not job.done]
+    with ThreadPoolExecutor(jobs) as pool:
+        for n, job in enumerate(pool.map(lambda job: one(plan, job), todo), 1):
+            print(f"{n} of {len(todo)}: {job.arm}, seed {job.seed}", flush=True)
+    return kept
+
+
+def one(plan: Plan, job: Job) -> Job:
+    """Train (or go on), play, and keep the little that the report needs. Raises SeedbenchError with what was said."""
+    model, trained = plan.start, job.work / "train"
+    if job.arm != "start":
+        model = str(trained)
+        if not (trained / "model.safetensors").is_file():
+            if (trained / "train.json").is_file():
+                _seedbench("train", plan.arms[job.arm][0], "--resume", model)
+            else:
+                told = ("--env", plan.env, "--model", plan.start, "--seed", str(job.seed), "--out", model)
+                _seedbench("train", *plan.arms[job.arm], *told)
+    played = job.work / "eval"
+    if not (played / "results.json").is_file():
+        shutil.rmtree(played, ignore_errors=True)
+        told = ("--agent", model, "--env", plan.env, "--seed", str(job.seed), "--out", str(played))
+        _seedbench("eval", *told, *plan.eval, "--quiet")
+    job.kept.mkdir(parents=True, exist_ok=True)
+    if job.arm != "start":
+        shutil.copy(trained / "metrics.jsonl", job.kept / "metrics.jsonl")
+    text = json.dumps(outcomes(played), indent=1) + "\n"
+    (job.kept / "outcomes.json.part").write_text(text, encoding="utf-8")
+    os.replace(job.kept / "outcomes.json.part", job.kept / "outcomes.json")
+    return job
+
+
+def outcomes(run: Path) -> dict[str, Any]:
+    """Per split of a finished run: won tasks as a string of 0 and 1 in manifest order, mean steps, invalid rate."""
+    from seedbench import record
+
+    results = json.loads((run / "results.json").read_text(encoding="utf-8"))["results"]
+    told: dict[str, Any] = {
+        r["split"]: {"won": "", "score": r["score"]["mean"], "steps": r["steps"]["mean"],
+                     "invalid_rate": r["invalid_rate"]} for r in results
+    }  # fmt: skip
+    for line in record.read_lines(run / "trajectories.jsonl.gz"):
+        told[line["split"]]["won"] += str(int(line["success"]))
+    return told
+
+
+def _seedbench(*args: str) -> None:
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-m", "seedbench", *args], capture_output=True, text=True, env=one_thread)
+    if done.returncode:
+        raise SeedbenchError(f"seedbench {' '.join(args)} failed: {(done.stderr or done.stdout)[-2000:]}")
+
+
+def main(
+    plan: Annotated[Path, tyro.conf.Positional],
+    work: Path | None = None,
+    jobs: int = 1,
+) -> None:
+    """Run what is left of an experiment and write its report.
+
+    Args:
+        plan: The plan's file.
+        work: Folder for models and runs; by default runs/<name of the plan>.
+        jobs: Runs at a time; each takes one core.
+    """
+    from seedbench.baselines import report
+
+    kept = run(plan, work or Path("runs") / plan.stem, jobs)
+    print(report.write(plan, kept))
+
+
+if __name__ == "__main__":
+    try:
+        tyro.cli(main)
+    except SeedbenchError as error:
+        sys.exit(f"error: {error}")

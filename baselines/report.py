@@ -1,0 +1,158 @@
+"""The report of an experiment, from what is kept of its runs alone.
+
+    python -m seedbench.baselines.report baselines/results/grpo-alfworld.json
+
+Figures are fractions. A run counts as one observation: differences between arms are paired by seed and have a
+t-interval over seeds. Against the start each run has an exact McNemar test on its tasks, adjusted over seeds (Holm).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seedbench import stats
+from seedbench.baselines.experiment import Plan
+from seedbench.train.log import read
+
+AREA = "area under the training curve"
+
+
+class Gap(NamedTuple):
+    """Mean over pairs of seeds, its 95 % t-interval and two-sided p-value; the deviation of a single pair."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    sd: float
+    n: int
+
+    def __str__(self) -> str:
+        if self.n < 2:
+            return f"{self.mean:+.3f} (one pair)"
+        return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}], p {self.p:.3g}"
+
+
+def paired(first: Sequence[float], second: Sequence[float]) -> Gap:
+    """Of first[i] - second[i], one number a seed."""
+    from scipy.stats import t, ttest_1samp
+
+    gaps = np.asarray(first, float) - np.asarray(second, float)
+    n, mean = len(gaps), float(np.mean(gaps))
+    if n < 2:
+        return Gap(mean, math.nan, math.nan, math.nan, math.nan, n)
+    sd = float(np.std(gaps, ddof=1))
+    half = float(t.ppf(0.975, n - 1)) * sd / math.sqrt(n)
+    p = float(ttest_1samp(gaps, 0.0).pvalue) if sd else float(mean == 0)
+    return Gap(mean, mean - half, mean + half, p, sd, n)
+
+
+class Arm:
+    """All finished runs of an arm, by seed."""
+
+    def __init__(self, folder: Path):
+        self.runs: dict[int, dict[str, Any]] = {}
+        self.curves: dict[int, list[float]] = {}
+        for run in sorted(folder.glob("*"), key=lambda p: int(p.name)):
+            if (run / "outcomes.json").is_file():
+                self.runs[int(run.name)] = json.loads((run / "outcomes.json").read_text(encoding="utf-8"))
+                if (run / "metrics.jsonl").is_file():
+                    self.curves[int(run.name)] = [line["success"] for line in read(run / "metrics.jsonl")]
+
+    def rates(self, split: str) -> dict[int, float]:
+        """Success by seed; of AREA, the mean success over all updates' episodes."""
+        if split == AREA:
+            return {seed: float(np.mean(curve)) for seed, curve in self.curves.items()}
+        return {seed: run[split]["won"].count("1") / len(run[split]["won"]) for seed, run in self.runs.items()}
+
+
+def difference(a: Arm, b: Arm, split: str) -> Gap:
+    """a - b over the seeds that both have."""
+    first, second = a.rates(split), b.rates(split)
+    seeds = sorted(set(first) & set(second))
+    return paired([first[s] for s in seeds], [second[s] for s in seeds])
+
+
+def against_start(arm: Arm, start: Arm, split: str) -> list[tuple[int, int, int, float]]:
+    """(seed, tasks won by the run alone, by the start alone, Holm's p) of every run."""
+    rows = []
+    for seed in sorted(set(arm.runs) & set(start.runs)):
+        pairs = list(zip(arm.runs[seed][split]["won"], start.runs[seed][split]["won"], strict=True))
+        rows.append((seed, pairs.count(("1", "0")), pairs.count(("0", "1"))))
+    adjusted = stats.holm([stats.mcnemar_exact(b, c) for _, b, c in rows])
+    return [(*row, p) for row, p in zip(rows, adjusted, strict=True)]
+
+
+def write(path: Path, kept: Path) -> str:
+    """Write report.md and curves.png into `kept`; returns the text."""
+    plan = Plan.load(path)
+    arms = {name: Arm(kept / name) for name in ("start", *plan.arms)}
+    text = "\n".join(
+        [f"# {plan.title}", "", plan.question, "", f"Plan: {path.name}. {plan.analysis}", "", *_body(plan, arms)]
+    )
+    (kept / "report.md").write_text(text + "\n", encoding="utf-8")
+    _draw(kept / "curves.png", {name: arm.curves for name, arm in arms.items() if arm.curves})
+    return text
+
+
+def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
+    splits = list(next(iter(arms["start"].runs.values())))
+    lines = [
+        "| arm | runs | " + " | ".join([*splits, AREA, "steps", "invalid"]) + " |",
+        "|---" * (len(splits) + 5) + "|",
+    ]
+    for name, arm in arms.items():
+        cells = [_mean(list(arm.rates(s).values())) for s in (*splits, AREA)]
+        last = [run[splits[-1]] for run in arm.runs.values()]
+        cells += [f"{np.mean([x[k] for x in last]):.3g}" for k in ("steps", "invalid_rate")]
+        lines.append(f"| {name} | {len(arm.runs)} | " + " | ".join(cells) + " |")
+    lines += ["", "mean ± standard deviation over seeds; steps and invalid replies are those of the last split.", ""]
+    for name in plan.arms:
+        for split in splits:
+            lines.append(f"- {name} - start, {split}: {difference(arms[name], arms['start'], split)}")
+            each = against_start(arms[name], arms["start"], split)
+            told = "; ".join(f"seed {seed}: +{b} -{c}, p {p:.2g}" for seed, b, c, p in each)
+            lines.append(f"  - exact McNemar of each run, Holm over seeds: {told}")
+    others = [name for name in plan.arms if plan.control and name != plan.control]
+    if others:
+        lines += ["", f"Against {plan.control}, paired by seed:", ""]
+    for split in (*splits, AREA) if others else ():
+        gaps = [difference(arms[name], arms[plan.control], split) for name in others]
+        known = [g.p if math.isfinite(g.p) else 1.0 for g in gaps]
+        for name, gap, p in zip(others, gaps, stats.holm(known), strict=True):
+            lines.append(f"- {split}, {name}: {gap}, Holm {p:.3g}; sd of a pair {gap.sd:.3f}")
+    return lines
+
+
+def _mean(values: list[float]) -> str:
+    if not values:
+        return "-"
+    spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.3f}{spread}"
+
+
+def _draw(path: Path, curves: dict[str, dict[int, list[float]]]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, max(1, len(curves)), figsize=(4 * max(1, len(curves)), 3), sharey=True,
+                                   squeeze=False, layout="constrained")  # fmt: skip
+    for axis, (name, runs) in zip(axes.flat, curves.items(), strict=False):
+        for curve in runs.values():
+            axis.plot(range(1, len(curve) + 1), curve, linewidth=0.8)
+        axis.set(title=name, xlabel="update", ylabel="success of the update's episodes", ylim=(0, 1))
+    figure.savefig(path, dpi=100)
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    print(write(Path(sys.argv[1]), Path(sys.argv[1]).with_suffix("")))
