@@ -93,9 +93,7 @@ def _recipe(facts: Facts) -> list[str]:
     return [*told, f"Click {chosen}, then buy." if chosen else "Then buy."]
 
 
-def _mistake(
-    trajectory: Trajectory, facts: Facts, goal: Goal, played: Played, catalogue: Catalogue
-) -> tuple[str, str]:
+def _mistake(trajectory: Trajectory, facts: Facts, goal: Goal, played: Played, catalogue: Catalogue) -> tuple[str, str]:
     """What happened, and what not to do: the first mistake that cost the purchase."""
     if played.parts is not None:
         return _wrong_purchase(facts, goal, played.parts, catalogue.product(played.pages[-1].asin))
@@ -123,8 +121,8 @@ def _wrong_purchase(facts: Facts, goal: Goal, parts: RewardParts, bought: Produc
     offered = choices(bought).option_of
     if any(value.lower() not in offered for _, value in open_wishes):
         return "What was bought does not come as asked for.", "Open one that offers all options asked for."
-    names = _listed(_tellable([name for name, _ in open_wishes])) or "options"
-    return f"It was bought without the {names} asked for.", f"Do not buy before {names} asked for are clicked."
+    names = _tellable([name for name, _ in open_wishes]) or ("options",)
+    return f"It was bought without the {_listed(names)} asked for.", f"Do not buy before you click {_listed(names)}."
 
 
 def _listed(words: Sequence[str]) -> str:
