@@ -56,7 +56,7 @@ def test_every_episode_teaches_something_short_and_gives_nothing_away(env: str, 
 @pytest.mark.parametrize("env", ENVS)
 def test_a_lesson_leaves_the_state_and_crashed_episodes_alone(env: str) -> None:
     there, played = episodes(env, "expert", "train")
-    first, again = there.reset(seed=3, options={"task": played[0].task.id})
+    there.reset(seed=3, options={"task": played[0].task.id})
     before = there.step(played[0].steps[0].action)
     there.reset(seed=3, options={"task": played[0].task.id})
     there.lesson(played[1])

@@ -1,4 +1,4 @@
-"""What an episode of WebShop teaches, by rule: in whose words to search, what to check and to choose, or what went wrong.
+"""What an episode of WebShop teaches, by rule: in whose words to search, what to check and choose, or what went wrong.
 
 The facts are those of the task and of the pages that were seen; what is told is the shop's word for the thing and for
 every wish that the instruction paraphrases. No product, no price and no number is told.
