@@ -12,14 +12,14 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from seedbench.core import SeedbenchError, Task
+from seedbench.core import SeedbenchError, Task, short_name
 
 FOLDER = Path(__file__).with_name("bank")
 
 
 def static(task: Task) -> str:
     """The bank's text for a task, one line a file. Raises SeedbenchError where its environment has no skills."""
-    texts = _texts(task.env.rpartition("/")[2].partition("-v")[0].lower())
+    texts = _texts(short_name(task.env))
     if "general" not in texts:
         raise SeedbenchError(f"The bank of skills has none for {task.env}: give --skill FILE, or leave it out.")
     wanted = ("general", task.kind, f"family/{task.options.get('family', '')}")
