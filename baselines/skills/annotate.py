@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import Progress
 
+from seedbench.agents import public_spec
 from seedbench.agents.endpoint import Endpoint
 from seedbench.baselines.skills.analysis import dumps, messages
 from seedbench.baselines.skills.parse import parse
@@ -22,39 +23,15 @@ from seedbench.core import InfrastructureError, Message, Reply, Sampling, Seedbe
 from seedbench.prompts import sha256_json
 from seedbench.record import locked
 
+if TYPE_CHECKING:
+    from seedbench.commands.skills import Annotate
+
 RULE = "rule"
 TEMPLATE = 64  # tokens that a chat template may add to a prompt
 NO_STEP = "the episode has no step"
 
 
-class Options(Protocol):
-    """What `seedbench skills annotate` is given; see seedbench/commands/skills.py."""
-
-    @property
-    def project(self) -> Path: ...
-    @property
-    def analyzer(self) -> str: ...
-    @property
-    def concurrency(self) -> int: ...
-    @property
-    def retries(self) -> int: ...
-    @property
-    def deadline(self) -> float: ...
-    @property
-    def temperature(self) -> float: ...
-    @property
-    def max_new_tokens(self) -> int: ...
-    @property
-    def price_in(self) -> float: ...
-    @property
-    def price_out(self) -> float: ...
-    @property
-    def budget(self) -> float | None: ...
-    @property
-    def budget_tokens(self) -> int | None: ...
-
-
-def run(options: Options) -> None:
+def run(options: Annotate) -> None:
     """Annotate what is not annotated yet. Raises InfrastructureError, after all that could be done, for what is left:
     requests that failed, or a budget that is used up. The same call goes on."""
     _check(options)
@@ -79,7 +56,7 @@ def _no_project(project: Path) -> Any:
     raise SeedbenchError(f"{project} is no skills project: begin with `seedbench skills collect`.")
 
 
-def _check(options: Options) -> None:
+def _check(options: Annotate) -> None:
     for name, low in (("concurrency", 1), ("retries", 0), ("max_new_tokens", 1), ("price_in", 0), ("price_out", 0),
                       ("budget", 0), ("budget_tokens", 0)):  # fmt: skip
         value = getattr(options, name)
@@ -91,9 +68,7 @@ def _check(options: Options) -> None:
         raise SeedbenchError(f"--analyzer {options.analyzer} is not known: give rule, or openai:MODEL@URL.")
 
 
-def _name(options: Options) -> str:
-    from seedbench.agents import public_spec
-
+def _name(options: Annotate) -> str:
     return public_spec(options.analyzer)
 
 
@@ -110,7 +85,7 @@ def _todo(played: Sequence[Trajectory], lessons: Lines, analyzer: str) -> Iterat
     return (t for t in played if key(t) not in done)
 
 
-def _by_rule(options: Options, played: Sequence[Trajectory], lessons: Lines) -> None:
+def _by_rule(options: Annotate, played: Sequence[Trajectory], lessons: Lines) -> None:
     env = exam_of(options.project).make()
     if type(env).lesson.__qualname__.startswith("TextEnv."):
         raise SeedbenchError(f"{played[0].task.env} has no rule that writes lessons: give --analyzer openai:MODEL@URL.")
@@ -136,7 +111,7 @@ class Spent:
 class _Asking:
     """Asks an endpoint, batch by batch, within the budget."""
 
-    def __init__(self, options: Options, lessons: Lines):
+    def __init__(self, options: Annotate, lessons: Lines):
         self.options, self.lessons = options, lessons
         self.endpoint = Endpoint(options.analyzer, batch=options.concurrency, retries=options.retries,
                                  deadline=options.deadline)  # fmt: skip

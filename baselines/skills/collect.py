@@ -56,7 +56,7 @@ def run(out: Path, config: Config, tasks: int) -> None:
     agent = load_agent(config.agent, batch=config.batch, device=config.device, dtype=config.dtype,
                        threads=config.threads, chat_template=config.chat_template)  # fmt: skip
     agent.sampling, agent.env = exam.sampling, exam.env_id
-    begin(out, replace_agent(config), tasks)
+    begin(out, replace(config, agent=public_spec(config.agent)), tasks)  # no password is written
     with locked(out):
         lines = Lines(out / "trajectories.jsonl")
         there = {(row["record"]["task"], row["record"]["trial"]) for row in lines.rows}
@@ -77,10 +77,3 @@ def run(out: Path, config: Config, tasks: int) -> None:
         raise InfrastructureError(
             f"{len(unplayed)} episodes were not played ({unplayed[-1]}): `seedbench skills collect --resume {out}`."
         )
-
-
-def replace_agent(config: Config) -> Config:
-    """`config` without the password that an endpoint's URL may hold: what may be written."""
-    from dataclasses import replace
-
-    return replace(config, agent=public_spec(config.agent))

@@ -88,9 +88,7 @@ def begin(out: Path, config: Config, tasks: int) -> None:
         now = {**settings["config"], "tasks": tasks}  # type: ignore[dict-item]
         if changed := sorted(k for k in now if was.get(k) != now[k]):
             flags = ", ".join("--" + k.replace("_", "-") for k in changed)
-            raise SeedbenchError(
-                f"{out} was begun with another {flags}: go on with --resume {out}, or name a new --out."
-            )
+            raise SeedbenchError(f"{out} was begun with another {flags}: give --resume {out}, or a new --out.")
         return
     if out.exists() and not out.is_dir():
         raise SeedbenchError(f"--out {out} is a file: name a folder.")

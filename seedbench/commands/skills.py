@@ -94,7 +94,7 @@ class Annotate:
 
       seedbench skills annotate runs/skills
       seedbench skills annotate runs/skills --analyzer openai:my-model@http://localhost:8000/v1
-      seedbench skills annotate runs/skills --analyzer openai:glm@https://HOST/v1 --price-in 0.6 --price-out 2.2 --budget 5
+      seedbench skills annotate runs/skills --analyzer openai:MODEL@URL --price-in 0.6 --price-out 2.2 --budget 5
     """
 
     project: Positional[Path]
@@ -160,7 +160,7 @@ class Validate:
 
 @dataclass(frozen=True)
 class Export:
-    """Write the valid lessons as rows of messages and completion, for `seedbench train sft`: sft.jsonl, sft_val.jsonl."""
+    """Write valid lessons as rows of messages and completion, for `seedbench train sft`: sft.jsonl, sft_val.jsonl."""
 
     project: Positional[Path]
     """Project folder."""
