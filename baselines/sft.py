@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from seedbench.baselines import demonstrations
 from seedbench.core import SeedbenchError
-from seedbench.exam import Config, plan
+from seedbench.exam import Config, Exam, plan
 from seedbench.policy.fresh import load_policy
 from seedbench.policy.hf import HFPolicy
 from seedbench.train.args import SftArgs
@@ -35,7 +35,7 @@ def run(args: SftArgs, resume: bool = False) -> Path:
     policy = load_policy(args.model, args.env, seed=args.seed, device=args.device, threads=args.threads)
     out.mkdir(parents=True, exist_ok=True)
     (out / "train.json").write_text(args.dumps(), encoding="utf-8")
-    trainer = _trainer(policy, list(demonstrations.rows(exam, policy, args)), args, out)
+    trainer = _trainer(policy, _rows(exam, policy, args), args, out)
     trainer.train(resume_from_checkpoint=resume)
     policy.save(out)
     lines = [{"update": x["step"], "loss": x["loss"], "grad_norm": x["grad_norm"], "lr": x["learning_rate"]}
@@ -43,6 +43,15 @@ def run(args: SftArgs, resume: bool = False) -> Path:
     (out / FILE).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     plot(out / FILE)
     return out
+
+
+def _rows(exam: Exam, policy: HFPolicy, args: SftArgs) -> list[demonstrations.Row]:
+    rows = list(demonstrations.rows(exam, policy, args))
+    short = [row for row in rows if len(row["input_ids"]) <= args.longest]
+    if not short:
+        raise SeedbenchError(f"None of {len(rows)} rows has at most {args.longest} tokens: raise --longest.")
+    print(f"{len(short)} rows; {len(rows) - len(short)} longer than {args.longest} tokens were left out")
+    return short
 
 
 def loss(model: Any, ids: Tensor, mask: Tensor, wanted: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ SHAPE: dict[str, Any] = {
     "num_hidden_layers": 3,
     "num_attention_heads": 4,
     "num_key_value_heads": 4,
-    "max_position_embeddings": 2048,
+    "max_position_embeddings": 4096,
     "tie_word_embeddings": True,
     "rope_theta": 10000.0,
 }

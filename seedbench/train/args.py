@@ -134,6 +134,8 @@ class SftArgs:
     learned is the expert's actions alone, then also from states that it would not come to by itself."""
     lessons: bool = False
     """Also learn to write a lesson from each episode, and to play the task again with that lesson in the prompt."""
+    longest: int = 1024
+    """Tokens of a row; longer ones are left out, and counted in what is printed."""
     whole: int = 0
     """Updates at the beginning whose loss is over prompts too: a policy from scratch learns there to copy."""
     updates: int = 1000
@@ -152,7 +154,15 @@ class SftArgs:
     threads: int = 0
 
     def __post_init__(self) -> None:
-        for name, low in (("updates", 1), ("rows", 1), ("seed", 0), ("save_every", 1), ("trials", 1), ("whole", 0)):
+        for name, low in (
+            ("updates", 1),
+            ("rows", 1),
+            ("seed", 0),
+            ("save_every", 1),
+            ("trials", 1),
+            ("longest", 1),
+            ("whole", 0),
+        ):
             if getattr(self, name) < low:
                 raise SeedbenchError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be {low} or more.")
         if not 0 <= self.stumble < 1:
