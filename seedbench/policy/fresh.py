@@ -16,8 +16,8 @@ SHAPE: dict[str, Any] = {
     "hidden_size": 96,
     "intermediate_size": 256,
     "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
+    "num_attention_heads": 3,  # of 32: vLLM knows no smaller heads
+    "num_key_value_heads": 3,
     "max_position_embeddings": 4096,
     "tie_word_embeddings": True,
     "rope_theta": 10000.0,
