@@ -6,13 +6,14 @@ What differs from HFPolicy: vLLM draws by its own generators, seeded by the View
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import tempfile
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from seedbench.core import InfrastructureError, Sampling, SeedbenchError
 from seedbench.policy import chat, loading, weights
@@ -40,13 +41,20 @@ class Engine(Checkpoint):
     def rest(self) -> None:
         """Give memory back until the next `push`, where the engine can."""
 
+    def close(self) -> None:
+        """End the engine; it cannot be used again."""
+
 
 class VLLMPolicy(Engine):
-    """`llm` is a vllm.LLM of the model whose shape is `model`."""
+    """`llm` is a vllm.LLM of the model whose shape is `model`. A process has one at a time, as vLLM keeps its groups of
+    processes in globals: a new one closes the one before."""
+
+    _running: ClassVar[VLLMPolicy | None] = None
 
     def __init__(self, llm: Any, model: Any, tokenizer: Any, folder: Path | None = None, *, sleeps: bool = False):
         super().__init__(model, tokenizer, folder)
-        self.llm = llm
+        self.llm: Any = llm
+        VLLMPolicy._running = self
         self.sleeps = sleeps
         config = llm.llm_engine.vllm_config
         self.context = int(config.model_config.max_model_len)
@@ -124,6 +132,8 @@ class VLLMPolicy(Engine):
 
         Sampling(temperature, top_p, max_new_tokens)
         refuse_cold(temperature)
+        if self.llm is None:
+            raise InfrastructureError("This vLLM engine was closed, as a process has one at a time; load it again.")
         found: dict[int, Generation | SeedbenchError] = {}
         for i, prompt in enumerate(prompts):
             if problem := self._problem(prompt, max_new_tokens):
@@ -158,6 +168,13 @@ class VLLMPolicy(Engine):
         """Sleep at level 1 (weights to the CPU's memory, KV cache dropped), where asked for. A no-op on a CPU."""
         if self.sleeps:
             self.llm.sleep(level=1)
+
+    def close(self) -> None:
+        """Shut vLLM down and free its memory."""
+        if self.llm is not None:
+            self.llm.llm_engine.engine_core.shutdown()
+            self.llm, VLLMPolicy._running = None, None
+            gc.collect()
 
     def describe(self) -> dict[str, Any]:
         """As HFPolicy's, and the engine."""
@@ -269,6 +286,8 @@ def _start(
     import torch
     from vllm import LLM
 
+    if VLLMPolicy._running is not None:
+        VLLMPolicy._running.close()
     if where.type == "cpu":
         import torch._dynamo
 

@@ -125,6 +125,8 @@ def train(
         if run.ranks.rank == 0:
             run.policy.save(out)
             plot(out / FILE)
+    if isinstance(run.sampler, Engine):
+        run.sampler.close()
     run.ranks.wait()
     return out
 
