@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -231,6 +237,56 @@ def test_grpo_samples_from_vllm_and_goes_on_after_a_kill(folder: Path, tmp_path:
 
     assert curve(whole) == curve(tmp_path / "cut")
     assert (whole / "model.safetensors").read_bytes() == (tmp_path / "cut" / "model.safetensors").read_bytes()
+
+
+@pytest.fixture
+def server(folder: Path, tmp_path: Path) -> Iterator[str]:
+    """`vllm serve` in dev mode. By its module: the program asks for the metadata of a package called vllm."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", folder, "--host", "127.0.0.1",
+               "--port", port, "--logprobs-mode", "processed_logprobs", "--dtype", "float32", "--enforce-eager",
+               "--max-num-seqs", 16]  # fmt: skip
+    settings = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+                "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "TORCHDYNAMO_DISABLE": "1"}  # fmt: skip
+    with (tmp_path / "server.log").open("wb") as log:
+        process = subprocess.Popen([str(c) for c in command], env=os.environ | settings, stdout=log, stderr=log)
+    try:
+        url, until = f"http://127.0.0.1:{port}", time.monotonic() + 240
+        while True:
+            try:
+                urllib.request.urlopen(url + "/health", timeout=5)
+                break
+            except OSError:
+                assert process.poll() is None and time.monotonic() < until, (tmp_path / "server.log").read_text()[
+                    -2000:
+                ]
+                time.sleep(1)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_grpo_samples_from_a_server(folder: Path, tmp_path: Path, server: str) -> None:
+    """Through the command line. The server keeps its output layer too if the folder does not name it: it does."""
+    from seedbench.policy.hf import HFPolicy
+    from seedbench.policy.vllm import weights_of
+    from seedbench.policy.vllm_server import VLLMServer
+
+    run("train", "grpo", "--model", folder, "--out", tmp_path / "run", "--engine", "vllm", "--engine-url", server,
+        "--updates", 2, "--tasks", 2, "--group", 2, "--max-new-tokens", 8, "--max-steps", 2, "--lr", 1e-2)  # fmt: skip
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in lines] == [1, 2]
+    assert all(line["probe"] < 1e-4 and line["gap_max"] < 1e-3 for line in lines)
+    policy = HFPolicy.load(folder)
+    engine = VLLMServer(server, policy, tmp_path / "exchange", batch=4)
+    shake(policy.model)
+    engine.push((k, v) for k, v in weights_of(policy.model) if k != "lm_head.weight")
+    assert apart(policy, engine, temperature=1.0) > 0.1
+    engine.push(weights_of(policy.model))
+    assert apart(policy, engine, temperature=0.4) < 1e-4
 
 
 def test_a_head_size_that_this_build_does_not_know_is_one_sentence(tmp_path: Path) -> None:

@@ -28,17 +28,11 @@ class VLLMServer(Engine):
 
     def __init__(self, url: str, policy: Checkpoint, exchange: Path, *, batch: int = 64):
         """Raises SeedbenchError where no vLLM in dev mode answers at `url`, InfrastructureError where nothing does."""
-        import httpx
-
         super().__init__(policy.model, policy.tokenizer, policy.folder)
         self.url = url.rstrip("/").removesuffix("/v1")
         self.exchange = exchange.resolve()
         self.batch = batch
-        limits = httpx.Limits(max_connections=batch)
-        try:
-            self.http = httpx.Client(base_url=self.url, timeout=TIMEOUT, limits=limits, trust_env=False)
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as e:
-            raise SeedbenchError(f"--engine-url {weights.shorten(url)} is no URL ({weights.why(e)}).") from e
+        self.http = _session(batch)
         (served, *_) = self._call("GET", "/v1/models")["data"]
         self.served, self.context = str(served["id"]), int(served["max_model_len"])
 
@@ -94,11 +88,13 @@ class VLLMServer(Engine):
         return super().describe() | {"kind": "vllm", "engine": "vllm serve"}
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
-        import httpx
+        import requests
 
         try:
-            answer = self.http.request(method, path, json=body)
-        except httpx.HTTPError as e:
+            answer = self.http.request(method, self.url + path, json=body, timeout=TIMEOUT)
+        except ValueError as e:  # requests' errors for what is no URL are of this type, too
+            raise SeedbenchError(f"--engine-url {weights.shorten(self.url)} is no URL ({weights.why(e)}).") from e
+        except requests.RequestException as e:
             raise InfrastructureError(
                 f"vLLM at {self.url} does not answer ({weights.why(e)}); start it and go on with --resume."
             ) from e
@@ -113,3 +109,15 @@ class VLLMServer(Engine):
                 "its log says more."
             )
         return answer.json() if answer.content else None
+
+
+def _session(connections: int) -> Any:
+    """As many connections at a time; no proxy, as the server is near. Raises SeedbenchError without requests."""
+    try:
+        import requests
+    except ImportError as e:
+        raise SeedbenchError(f"--engine-url needs requests ({e}); install it with `pip install requests`.") from e
+    session = requests.Session()
+    session.trust_env = False
+    session.mount("http://", requests.adapters.HTTPAdapter(pool_maxsize=connections))
+    return session
