@@ -293,7 +293,9 @@ def _start(
 
         torch._dynamo.config.disable = True  # vLLM would compile a few helpers: minutes, for nothing at this size
         torch.set_num_threads(threads or 1)  # vLLM forbids it once it has started
-        more["enforce_eager"] = True
+        # The generator of a prompt that is read in pieces is set back, which a CPU's cannot be ("CPU Generator does not
+        # use offset").
+        more |= {"enforce_eager": True, "enable_chunked_prefill": False}
     else:
         more["gpu_memory_utilization"] = memory
     try:
