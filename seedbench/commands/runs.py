@@ -32,7 +32,8 @@ class Eval:
     """
 
     agent: OptStr = None
-    """random | null | expert | human | the folder or hub id of a Hugging Face causal language model |
+    """random | null | expert | human | the folder or hub id of a Hugging Face causal language model | vllm:PATH (the
+    same, played by vLLM) |
     openai:MODEL@URL (an OpenAI-compatible endpoint, its key in OPENAI_API_KEY, or user:password in OPENAI_BASIC_AUTH) |
     replay:RUN (the texts of a finished run) | module:factory (your own agent, from the current directory)."""
     env: str = "all"

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seedbench.core import InfrastructureError, Message, Sampling, SeedbenchError
+from seedbench.core import InfrastructureError, Sampling, SeedbenchError
 from seedbench.policy import chat, loading, weights
+from seedbench.policy.checkpoint import Checkpoint
 from seedbench.policy.decoding import Generation, Net, by_budget, completion_logits, decode, token_logprobs
 from seedbench.policy.sampling import tempered, uniforms
 
@@ -23,22 +24,14 @@ T = TypeVar("T")
 _LOGIT_CELLS = 1 << 28  # 1 GiB of fp32 logits at once when scoring
 
 
-class HFPolicy:
+class HFPolicy(Checkpoint):
     """`max_rows` prompts decode at once, and prompts are read `token_budget` tokens at a time; both may be changed."""
 
     def __init__(self, model: Any, tokenizer: Any, folder: Path | None = None):
-        self.model = model
-        self.tokenizer = tokenizer
-        self.folder = folder
-        self.max_rows = 64
+        super().__init__(model, tokenizer, folder)
         self.token_budget = 16384
-        self.merges_system = chat.merges_system(tokenizer)  # first: it says what is wrong with a template
-        self.stop_ids = chat.stop_ids(model, tokenizer)
-        self.vocabulary: int = model.get_input_embeddings().num_embeddings
-        self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         self._net = Net(model)
         self._pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-        self._revision: str | None = None
 
     @classmethod
     def load(
@@ -83,32 +76,6 @@ class HFPolicy:
             raise SeedbenchError(
                 f"The model in {self.folder} loads but cannot run ({weights.why(e)}); check its config.json."
             ) from e
-
-    def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Ids of the rendered messages and the start of the assistant's turn. Raises SeedbenchError.
-
-        Where the template knows no system role, the system text goes in front of the first user message.
-        """
-        if not messages:
-            raise SeedbenchError("The view holds no messages; render it with its environment's PROMPT first.")
-        turns = _merge_system(messages) if self.merges_system else [dict(m) for m in messages]
-        try:
-            for turn in turns:
-                turn["content"].encode()  # tokenizers would only say TypeError
-            ids = self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
-        except UnicodeEncodeError as e:
-            raise SeedbenchError(
-                f"The prompt holds text that is not valid Unicode ({weights.why(e)}); mend the observation."
-            ) from e
-        except Exception as e:  # a template is a program of its own and may fail as any can: 1/0, recursion, memory
-            raise SeedbenchError(
-                f"The model's chat template cannot render this prompt ({weights.why(e)}); pass --chat-template FILE."
-            ) from e
-        return tuple(ids)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of a completion without special tokens (end of turn, padding), spaces left as they are."""
-        return self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def generate(
         self,
@@ -220,37 +187,6 @@ class HFPolicy:
         self.model.save_pretrained(str(path), safe_serialization=True)
         self.tokenizer.save_pretrained(str(path))
 
-    def describe(self) -> dict[str, Any]:
-        """Model class, size, dtype, digests of weights and chat template: for run.json."""
-        import hashlib
-
-        if self._revision is None and self.folder is not None:
-            self._revision = weights.sha256_files(weights.weight_files(self.folder))
-        template = self.tokenizer.get_chat_template()
-        return {
-            "model": type(self.model).__name__,
-            "parameters": self.model.num_parameters(),
-            "dtype": str(self.model.dtype).removeprefix("torch."),
-            "device": str(self.model.device),
-            "revision": self._revision,
-            "chat_template_sha256": hashlib.sha256(template.encode()).hexdigest(),
-            "system_role": "merged into the first user message" if self.merges_system else "own message",
-        }
-
-    def _problem(self, prompt: Sequence[int], new: int) -> SeedbenchError | None:
-        if not prompt:
-            return SeedbenchError("The prompt has no tokens; check the chat template.")
-        if self.context and len(prompt) + new > self.context:
-            return SeedbenchError(
-                f"The prompt has {len(prompt)} tokens and {new} more are asked for, but the model's context is "
-                f"{self.context}; lower --history or --max-new-tokens, or use a model with a longer context."
-            )
-        if min(prompt) < 0 or max(prompt) >= self.vocabulary:
-            return SeedbenchError(
-                f"The prompt has ids outside the model's {self.vocabulary} tokens; check the tokenizer."
-            )
-        return None
-
     def _attempt(self, rows: int, work: Callable[..., list[T]], *given: Any) -> list[T] | None:
         """`work(*given)` without gradients; None after running out of memory, with smaller limits for the next try."""
         import torch
@@ -272,18 +208,6 @@ class HFPolicy:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         return None
-
-
-def _merge_system(messages: Sequence[Message]) -> list[Message]:
-    system = [m["content"] for m in messages if m["role"] == "system"]
-    turns = [dict(m) for m in messages if m["role"] != "system"]
-    if system:
-        first = next((m for m in turns if m["role"] == "user"), None)
-        if first is None:
-            turns.insert(0, {"role": "user", "content": "\n\n".join(system)})
-        else:
-            first["content"] = "\n\n".join([*system, first["content"]])
-    return turns
 
 
 def _out_of_memory(e: RuntimeError) -> bool:

@@ -77,11 +77,7 @@ def load_model(folder: Path, device: str, dtype: str) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
-    refuse_adapter(folder)
-    if not (folder / "config.json").is_file():
-        raise SeedbenchError(f"{folder} is no model folder: config.json is missing; give the folder that holds it.")
-    weight_files(folder)
-    _refuse_remote_code(folder)
+    check_folder(folder, config=False)
     where = pick_device(device)
     kind = pick_dtype(dtype, where)
     auto: Any = AutoModelForCausalLM  # its annotations leave out output_loading_info
@@ -114,6 +110,17 @@ def load_model(folder: Path, device: str, dtype: str) -> Any:
         raise SeedbenchError(
             f"{folder} cannot be loaded as a causal language model ({why(e)}); check its config.json."
         ) from e
+
+
+def check_folder(folder: Path, config: bool = True) -> Any:
+    """Raise SeedbenchError unless `folder` holds a whole model in safetensors that needs no code of its own; its
+    configuration, if that is wanted."""
+    refuse_adapter(folder)
+    if not (folder / "config.json").is_file():
+        raise SeedbenchError(f"{folder} is no model folder: config.json is missing; give the folder that holds it.")
+    weight_files(folder)
+    _refuse_remote_code(folder)
+    return _config(folder) if config else None
 
 
 def _config(folder: Path) -> Any:

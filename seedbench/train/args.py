@@ -80,6 +80,14 @@ class Args:
     """Past steps in a prompt; by default the environment's."""
     slots: int = 64
     """Episodes under way at a time."""
+    engine: Literal["hf", "vllm"] = "hf"
+    """What samples: the model that is trained, or vLLM beside it (docs/vllm.md)."""
+    engine_url: str = ""
+    """With vllm: the URL of a `vllm serve` to sample from; by default vLLM runs in the training process."""
+    engine_memory: float = 0.4
+    """With vllm in this process: the share of a GPU's memory that it takes."""
+    engine_sleep: bool = True
+    """With vllm in this process: let it give its GPU memory back while the model is updated."""
     save_every: int = 10
     """Updates between checkpoints that --resume goes on from."""
     device: str = "auto"
@@ -100,6 +108,10 @@ class Args:
                 raise SeedbenchError(f"--{field.name.replace('_', '-')} is {value}: give a finite number from 0 up.")
         if not self.temperature:
             raise SeedbenchError("--temperature is 0: training samples its episodes, so give a number above 0.")
+        if self.engine_memory > 1 or not self.engine_memory:
+            raise SeedbenchError(f"--engine-memory is {self.engine_memory}: it is a share above 0, of 1 at most.")
+        if self.engine_url and self.engine != "vllm":
+            raise SeedbenchError("--engine-url names a vLLM server: add --engine vllm, or leave it out.")
         if self.clip >= 1:
             raise SeedbenchError(f"--clip is {self.clip}: it must be below 1, as ratios are positive.")
 

@@ -3,8 +3,9 @@
     for each update:  tasks -> play (context) -> rows -> advantages -> hindsight -> teacher's scores
                       for each epoch, mini-batch:  objective -> backward -> clip -> AdamW
 
-Weights that sample are the weights that train: there is one model, and what was sampled comes back as the token ids
-and log-probabilities that the loss is computed on.
+Weights that sample are the weights that train: there is one model (or an engine that is sent its weights before every
+batch, see seedbench.train.sampler), and what was sampled comes back as the token ids and log-probabilities that the
+loss is computed on.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from seedbench.agents.local import LocalAgent
 from seedbench.core import Message, Sampling, SeedbenchError, Task, Trajectory, stream
 from seedbench.exam import Config, Exam, plan
 from seedbench.policy import loading
+from seedbench.policy.checkpoint import Checkpoint
 from seedbench.policy.fresh import load_policy
 from seedbench.policy.hf import HFPolicy
+from seedbench.policy.vllm import Engine
 from seedbench.prompts import prompt_sha, sha256_json
 from seedbench.rollout import Episode, play
 from seedbench.train import checkpoint
@@ -33,6 +36,7 @@ from seedbench.train.args import Args
 from seedbench.train.log import FILE, Log, plot
 from seedbench.train.ranks import Ranks
 from seedbench.train.rows import Batch, Row, batch_of, deal, passes, rows_of
+from seedbench.train.sampler import open_sampler, refresh, rescore
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,6 +63,7 @@ class Run:
     optimizer: Any
     reference: HFPolicy | None
     ranks: Ranks
+    sampler: Checkpoint  # plays the episodes: the policy itself, or an engine that is sent its weights
     update: int = 0
     cursor: int = 0  # training tasks drawn so far
 
@@ -88,18 +93,24 @@ def train(
     with Log(out, run.update, args.updates, quiet=run.ranks.rank > 0) as log:
         while run.update < args.updates:
             started = time.perf_counter()
+            sent = refresh(run.sampler, run.policy, args, run.exam.first_prompt)
+            synced = time.perf_counter()
             trajectories, groups = _rollout(run, context)
+            if isinstance(run.sampler, Engine):
+                run.sampler.rest()
             played = time.perf_counter()
             rows = rows_of(trajectories, groups, args.reward, args.reward_scale)
             for row, value in zip(rows, advantages(rows, args), strict=True):
                 row.advantage = value
-            _score(run, rows)
+            apart = _score(run, rows)
             if hindsight is not None:
                 _teach(run, rows, hindsight(run.policy, trajectories))
             scored = time.perf_counter()
             figures = _update(run, rows, objective, keep_idle=hindsight is not None)
             run.update += 1
-            figures |= {"rollout_seconds": played - started, "score_seconds": scored - played,
+            figures |= {**sent, **apart,
+                        "sync_seconds": synced - started,
+                        "rollout_seconds": played - synced, "score_seconds": scored - played,
                         "update_seconds": time.perf_counter() - scored}  # fmt: skip
             log.write(
                 {
@@ -114,6 +125,8 @@ def train(
         if run.ranks.rank == 0:
             run.policy.save(out)
             plot(out / FILE)
+    if isinstance(run.sampler, Engine):
+        run.sampler.close()
     run.ranks.wait()
     return out
 
@@ -137,7 +150,7 @@ def _open(args: Args, out: Path, resume: bool, ranks: Ranks) -> Run:
         )
     weights = [p for p in policy.model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=args.lr, weight_decay=args.weight_decay)
-    run = Run(args, exams[0], policy, optimizer, reference, ranks)
+    run = Run(args, exams[0], policy, optimizer, reference, ranks, open_sampler(args, policy, ranks))
     if last is not None:
         state = checkpoint.restore(last, policy.model, optimizer)
         run.update, run.cursor = state["update"], state["cursor"]
@@ -159,7 +172,7 @@ def _tasks(run: Run, n: int) -> list[Task]:
 def _rollout(run: Run, context: Context) -> tuple[list[Trajectory], list[int]]:
     """This rank's share of the update's groups, in order of group and trial."""
     args = run.args
-    agent = LocalAgent("policy", run.policy, batch=args.slots)
+    agent = LocalAgent("policy", run.sampler, batch=args.slots)
     agent.sampling = Sampling(args.temperature, 1.0, args.max_new_tokens)
     seed = stream("train", args.seed, run.update)
     tasks = _tasks(run, args.tasks)
@@ -176,15 +189,18 @@ def _rollout(run: Run, context: Context) -> tuple[list[Trajectory], list[int]]:
     return done, [place[t.task.id, t.trial] for t in done]
 
 
-def _score(run: Run, rows: list[Row]) -> None:
-    """The reference model's log-probabilities, where there is one; logp_old is what the sampler recorded."""
+def _score(run: Run, rows: list[Row]) -> dict[str, float]:
+    """The reference model's log-probabilities, where there is one; logp_old is what the policy itself recorded as it
+    sampled, or where an engine did, what the policy makes of it: returned is how far those two are apart."""
+    apart = rescore(rows, run.sampler, run.policy, run.args.temperature)
     if run.reference is None:
-        return
+        return apart
     scored = run.reference.logprobs(
         [r.prompt_ids for r in rows], [r.completion_ids for r in rows], temperature=run.args.temperature
     )
     for row, values in zip(rows, scored, strict=True):
         row.logp_ref = values
+    return apart
 
 
 def _teach(run: Run, rows: list[Row], hints: Sequence[str]) -> None:
