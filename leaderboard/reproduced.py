@@ -23,6 +23,7 @@ from seedbench.exam import Exam
 from seedbench.leaderboard.audit import OPEN, load, wrong_model
 from seedbench.leaderboard.files import Unreadable
 from seedbench.leaderboard.findings import Finding, Options
+from seedbench.leaderboard.recorded import longest_prompt
 from seedbench.leaderboard.run import TRAJECTORIES, Run
 from seedbench.leaderboard.scripted import is_scripted
 from seedbench.results import Result
@@ -103,7 +104,8 @@ def agent_of(run: Run, options: Options) -> Agent | list[Finding]:
         return load_agent(str(kind))
     if kind in OPEN:
         policy = load(run, options)
-        return wrong_model(run, policy, "reproduced") or LocalAgent("model", policy)
+        longest = longest_prompt(run)
+        return wrong_model(run, policy, "reproduced") or LocalAgent("model", policy, max_prompt_tokens=longest)
     if kind == "api":
         if options.model is None or not options.model.startswith("openai:"):
             return _impossible(run, "its model lies behind an endpoint; name yours with --model openai:MODEL@URL.")
@@ -141,7 +143,7 @@ def _row(run: Run, r: Result, exam: Exam, agent: Agent, beacon: str, count: int,
     if not r.tasks:
         raise Unreadable(f"{r.env} {r.split} claims a rate over no task.")
     seed, tasks = draw(run.results.chain_head, beacon, exam.tasks[r.split], count)
-    agent.sampling = exam.sampling
+    agent.sampling, agent.prompt = exam.sampling, exam.prompt
     episodes = [Episode(task, seed, 0, exam.hint) for task in tasks]
     shown = bar.add_task(f"{r.env} {r.split}", total=len(episodes))
     won = 0

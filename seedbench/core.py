@@ -278,6 +278,7 @@ class Agent(ABC):
     needs_env: ClassVar[bool] = False  # asks for the environments themselves; run.json records it
     interactive: ClassVar[bool] = False  # talks to the terminal: one episode at a time, and no progress bar
     sampling: Sampling = Sampling()  # set before each environment is played
+    prompt: Prompt | None = None  # set likewise: what `view.messages` were rendered with
 
     @abstractmethod
     def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> Sequence[Reply | Exception]:
