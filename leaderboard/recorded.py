@@ -54,7 +54,7 @@ def chunks(run: Run) -> Iterator[tuple[str, list[Told]]]:
     """
     chunk: list[Told] = []
     size = 0
-    for number, (line, told) in enumerate(ziplongest_prompt(run.lines(), run.tokens()), 1):
+    for number, (line, told) in enumerate(zip_longest(run.lines(), run.tokens()), 1):
         if line is None or told is None or key(line) != key(told):
             longer = f"{TRAJECTORIES if told is None else TOKENS} goes on" if None in (line, told) else "they differ"
             raise Unreadable(f"{TOKENS} and {TRAJECTORIES} are not of the same episodes: at line {number} {longer}.")

@@ -127,7 +127,9 @@ def _read_run(out: Path) -> dict[str, Any]:
 
 
 def _agent(config: Config) -> Agent:
-    options = {k: getattr(config, k) for k in ("batch", "device", "dtype", "threads", "chat_template", "max_prompt_tokens")}
+    options = {
+        k: getattr(config, k) for k in ("batch", "device", "dtype", "threads", "chat_template", "max_prompt_tokens")
+    }
     return load_agent(config.agent, **options)
 
 

@@ -75,15 +75,20 @@ def test_a_cut_run_is_counted_and_audited(tmp_path: Path, capsys: pytest.Capture
     """The record keeps the digest of the whole prompt and the ids that were fed; a run that states no limit fails."""
     pytest.importorskip("torch")
 
+    from seedbench.exam import Config, plan
+    from seedbench.policy.hf import HFPolicy
+
     folder, out = tiny_folder(tmp_path / "model", max_position_embeddings=4096), tmp_path / "run"
-    args = ["eval", "--agent", str(folder), "--env", "alfworld", "--split", "seen", "--limit", "2", "--max-steps", "6",
+    args = ["eval", "--agent", str(folder), "--env", "alfworld", "--split", "seen", "--limit", "1", "--max-steps", "6",
             "--max-new-tokens", "4", "--out", str(out), "--quiet"]  # fmt: skip
-    assert command([*args, "--max-prompt-tokens", "1000"]) == 0
+    first = plan(Config("null", env="alfworld", split="seen"))[0].first_prompt()
+    most = len(HFPolicy.load(folder).encode(first)) + 40
+    assert command([*args, "--max-prompt-tokens", str(most)]) == 0
     run = json.loads((out / "run.json").read_text())
-    assert run["agent"]["max_prompt_tokens"] == 1000 and 0 < run["cut_prompts"] < 12
+    assert run["agent"]["max_prompt_tokens"] == most and 0 < run["cut_prompts"] < 6
     with gzip.open(out / "tokens.jsonl.gz", "rt") as file:
         fed = [step["prompt_ids"] for line in file for step in json.loads(line)["steps"]]
-    assert max(map(len, fed)) <= 1000
+    assert max(map(len, fed)) <= most
     assert command(["verify", str(out), "--level", "audit", "--model", str(folder)]) == 0
     for file in ("results.json", "run.json"):
         stated = json.loads((out / file).read_text())

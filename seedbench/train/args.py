@@ -44,6 +44,9 @@ class Args:
     """Largest gradient norm of a step."""
     mini_batches: int = 1
     """Optimizer steps an epoch: the rows are dealt into so many parts, equal to a row."""
+    mini_batch_rows: int = 0
+    """Rows of an optimizer step, about: the rows are then dealt into as many equal parts as come nearest to it, and
+    mini_batches does not count. Papers: 256 on ALFWorld, 64 on WebShop, 512 on search-QA."""
     epochs: int = 1
     """Passes over a batch's rows. Papers: 1."""
     token_budget: int = 16384
@@ -109,7 +112,7 @@ class Args:
     def __post_init__(self) -> None:
         least = {"updates": 0, "seed": 0, "tasks": 1, "group": 1, "mini_batches": 1, "epochs": 1, "token_budget": 1,
                  "max_new_tokens": 1, "slots": 1, "save_every": 1,
-                 "threads": 0, "resample": 0, "lora_rank": 0, "max_prompt_tokens": 1}  # fmt: skip
+                 "threads": 0, "resample": 0, "lora_rank": 0, "mini_batch_rows": 0, "max_prompt_tokens": 1}  # fmt: skip
         for name, low in least.items():
             if (value := getattr(self, name)) is not None and value < low:
                 raise SeedbenchError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be {low} or more.")

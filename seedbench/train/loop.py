@@ -280,10 +280,14 @@ def _update(run: Run, rows: list[Row], objective: Objective, keep_idle: bool) ->
     norms: list[float] = []
     counts = run.ranks.gather([len(rows)])
     first, everyone = sum(counts[: run.ranks.rank]), sum(counts)
+    places = run.ranks.gather([(row.group, row.trajectory, row.step) for row in rows])
+    order = np.empty(everyone, np.int64)  # of each row among all ranks', the same however groups are shared out
+    order[sorted(range(everyone), key=places.__getitem__)] = np.arange(everyone)
+    parts = max(1, round(everyone / args.mini_batch_rows)) if args.mini_batch_rows else args.mini_batches
     for epoch in range(args.epochs):
         rng = np.random.default_rng(stream("deal", args.seed, run.update, epoch))
-        part = deal(everyone, args.mini_batches, rng)[first : first + len(rows)]
-        for k in range(args.mini_batches):
+        part = deal(everyone, parts, rng)[order[first : first + len(rows)]]
+        for k in range(parts):
             mine = [row for row, p in zip(rows, part, strict=True) if p == k]
             tokens = run.ranks.sum([sum(len(r.completion_ids) for r in mine),
                                     sum(len(r.completion_ids) for r in mine if r.logp_teacher)])  # fmt: skip

@@ -1,7 +1,7 @@
 """Curves in TensorBoard or Weights & Biases, through accelerate's trackers. metrics.jsonl stays the truth.
 
-    OUT/tensorboard/       event files; a resumed run hides what it plays again
-    OUT/wandb.json         the id under which a resumed run goes on
+OUT/tensorboard/       event files; a resumed run hides what it plays again
+OUT/wandb.json         the id under which a resumed run goes on
 """
 
 from __future__ import annotations
