@@ -39,7 +39,9 @@ def test_two_processes_make_the_updates_of_one(tmp_path: Path) -> None:
         assert one.keys() == both.keys() == start.keys()  # a plain folder, however it was trained
         assert max(float((one[k] - start[k]).abs().max()) for k in one) > 1e-4
         assert max(float((one[k] - both[k]).abs().max()) for k in one) < 1e-5
-        lines = [[json.loads(x) for x in (where / "metrics.jsonl").read_text().splitlines()] for where in (out, two / name)]
+        lines = [
+            [json.loads(x) for x in (where / "metrics.jsonl").read_text().splitlines()] for where in (out, two / name)
+        ]
         for a, b in zip(*lines, strict=True):
             assert a["prompt_digest"] == b["prompt_digest"] and a["resampled"] == b["resampled"]
             assert b["processes"] == 2 and a["grad_norm"] == pytest.approx(b["grad_norm"], rel=1e-4)

@@ -295,6 +295,7 @@ def _update(run: Run, rows: list[Row], objective: Objective, keep_idle: bool) ->
                 continue
             busy = [r for r in mine if r.advantage or keep_idle or args.entropy or args.kl]
             work = list(passes(busy, args.token_budget))
+            most = max(run.ranks.gather([len(work)])) if run.ranks.shards else len(work)
             for some in work:
                 batch = batch_of(some, int(tokens[0]), int(tokens[1]), model.device)
                 loss, metrics = objective(run.policy, batch, args)
@@ -303,7 +304,7 @@ def _update(run: Run, rows: list[Row], objective: Objective, keep_idle: bool) ->
                 if not math.isfinite(value := float(loss.detach())):
                     raise _broken(run, some, "the loss is not finite")
                 _add(sums, {"loss": value * batch.total, "computed": len(batch.row), **metrics})
-            _keep_step(run, len(work))
+            _keep_step(run, most - len(work))
             norms.append(_step(run))
             sums["tokens"] = sums.get("tokens", 0.0) + float(tokens[0])
     total = max(sums.pop("tokens", 0.0), 1.0)
@@ -346,11 +347,9 @@ def _step(run: Run) -> float:
     return norm
 
 
-def _keep_step(run: Run, passed: int) -> None:
+def _keep_step(run: Run, missing: int) -> None:
     """Sharded layers gather and reduce together, so a rank with fewer passes than another makes empty ones."""
-    if not run.ranks.shards:
-        return
-    for _ in range(max(run.ranks.gather([passed])) - passed):
+    for _ in range(missing):
         logp, _ = run.policy.score([(0,)], [(0,)])
         (0.0 * logp.sum()).backward()
         run.optimizer.absorb()
