@@ -56,6 +56,20 @@ def test_two_processes_make_the_updates_of_one(tmp_path: Path) -> None:
     assert max(float((after[k] - before[k]).abs().max()) for k in before) < 1e-5
 
 
+@pytest.mark.parametrize("name, shards", [("ddp", False), ("fsdp2", True)])
+def test_accelerate_takes_the_configurations(name: str, shards: bool) -> None:
+    """What `accelerate launch` would start: eight processes, and for FSDP the environment that Ranks looks for."""
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+    from accelerate.utils.launch import prepare_multi_gpu_env
+
+    file = ROOT / "baselines" / "recipes" / "accelerate" / f"{name}.yaml"
+    args = launch_command_parser().parse_args(["--config_file", str(file), "-m", "seedbench"])
+    args, _, _ = _validate_launch_command(args)
+    env = prepare_multi_gpu_env(args)
+    assert args.num_processes == 8 and args.multi_gpu is not shards
+    assert (env.get("ACCELERATE_USE_FSDP"), env.get("FSDP_VERSION")) == (("true", "2") if shards else (None, None))
+
+
 def test_fsdp_1_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from seedbench.train.ranks import Ranks
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,8 +27,12 @@ if __name__ == "__main__":
     from seedbench.baselines import grpo
 
     for name, options in RUNS.items():
+        if name == "fsdp-lora":  # asked for by accelerate's environment instead
+            os.environ |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_CPU_RAM_EFFICIENT_LOADING": "true"}
+            options = options | {"shard": False}
         grpo.run(settings(sys.argv[1], Path(sys.argv[2]) / name, **options))
     # A checkpoint of two processes goes on in two: the last update again.
     out = Path(sys.argv[2]) / "fsdp"
-    (out / "model.safetensors").rename(out / "before.safetensors")
+    if os.environ["RANK"] == "0":
+        shutil.copy(out / "model.safetensors", out / "before.safetensors")
     grpo.run(settings(sys.argv[1], out, **RUNS["fsdp"]), resume=True)

@@ -21,7 +21,7 @@ from seedbench.core import SeedbenchError
 from seedbench.policy.adapter import has_adapter, merged
 from seedbench.policy.hf import HFPolicy
 from seedbench.train.optimizer import Optimizer
-from seedbench.train.shard import gathered, like
+from seedbench.train.shard import distinct, gathered, like
 
 KEPT = 2
 ADAPTER = "adapter.safetensors"
@@ -32,7 +32,7 @@ def save(out: Path, policy: HFPolicy, optimizer: Optimizer, state: Mapping[str, 
     from safetensors.torch import save_file
 
     adapter = has_adapter(policy.model)
-    own = gathered(optimizer.named if adapter else policy.model.state_dict(), main)
+    own = gathered(optimizer.named if adapter else distinct(policy.model), main)
     moments = gathered(optimizer.state(), main)
     if not main:
         return
@@ -54,7 +54,7 @@ def save(out: Path, policy: HFPolicy, optimizer: Optimizer, state: Mapping[str, 
 
 def finish(out: Path, policy: HFPolicy, main: bool = True) -> None:
     """Leave a plain model folder, an adapter added in. All processes call it, `main` writes."""
-    state = gathered(policy.model.state_dict(), main)
+    state = gathered(distinct(policy.model), main)
     if main:
         policy.save(out, merged(policy.model, state))
 

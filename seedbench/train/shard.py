@@ -51,6 +51,14 @@ def whole(model: Any) -> Iterator[None]:
             part.reshard()
 
 
+def distinct(model: Any) -> dict[str, Tensor]:
+    """The state of a model with a tied weight under its first name only, as a model folder has it: once gathered, the
+    copies would no longer be known for one."""
+    own = {name for name, _ in model.named_parameters()}
+    names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    return {name: tensor for name, tensor in model.state_dict().items() if name in own or name not in names}
+
+
 def gathered(state: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
     """Whole tensors on the CPU from parts, one after another; where `keep` is False they are dropped at once.
 
