@@ -33,7 +33,7 @@ class Ranks:
         configured = os.environ.get("ACCELERATE_USE_FSDP", "false") == "true"
         if configured and os.environ.get("FSDP_VERSION", "1") != "2":
             raise SeedbenchError("accelerate is configured for FSDP 1: set fsdp_version: 2 under fsdp_config.")
-        # transformers would load the weights on the first process alone and leave the others' for accelerate to fill in.
+        # Else transformers loads weights on the first process alone and leaves the others' to accelerate.
         os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"
         self.shards: bool = (shard or configured) and self.world > 1
 
