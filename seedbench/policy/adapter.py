@@ -20,7 +20,7 @@ NAME = "default"  # peft's name for an adapter, which is part of its tensors' na
 
 
 def add_adapter(model: Any, rank: int, alpha: float, seed: int) -> None:
-    """Put an adapter into every linear layer but the output's; only its matrices (in fp32) are trained from then on.
+    """Put an adapter into every linear layer but the output's; only its matrices are trained from then on.
 
     `seed` alone draws them, so that every process of a run has the same. Raises SeedbenchError.
     """

@@ -1,6 +1,6 @@
 """What a training run keeps in memory, estimated from a model's configuration. P: parameters, T: those trained.
 
-    weights           P w,  w = 4 bytes (float32) or 2 (bfloat16); with LoRA 4 T more
+    weights           P w,  w = 4 bytes (float32) or 2 (bfloat16); with LoRA T w more
     gradients         4 T   (bfloat16 adds 2 T for the last pass's own)
     masters           4 T   float32 copies, for bfloat16 weights that are trained
     AdamW             8 T   two moments
@@ -26,10 +26,8 @@ def estimate(args: Args, parameters: int, trained: int, bf16: bool, config: Any 
     """Bytes by name. Without the model's `config` the last three, which need its shape, are left out."""
     w = 2 if bf16 else 4
     lora = args.lora_rank > 0
-    found: dict[str, float] = {"weights": parameters * w + 4 * trained * lora}
-    copied = bf16 and not lora
-    found["gradients"] = trained * (6 if copied else 4)
-    if copied:
+    found: dict[str, float] = {"weights": (parameters + trained * lora) * w, "gradients": trained * (6 if bf16 else 4)}
+    if bf16:
         found["masters"] = 4 * trained
     found["AdamW"] = 8 * trained
     if args.kl and not lora:
