@@ -299,8 +299,10 @@ class Agent(ABC):
     name: str = ""
     needs_env: ClassVar[bool] = False  # asks for the environments themselves; run.json records it
     interactive: ClassVar[bool] = False  # talks to the terminal: one episode at a time, and no progress bar
-    sampling: Sampling = Sampling()  # set before each environment is played, as is
-    env: str = ""  # its Gymnasium id
+    # Set before each environment is played: how to draw, its Gymnasium id, and what `view.messages` are rendered with.
+    sampling: Sampling = Sampling()
+    env: str = ""
+    prompt: Prompt | None = None
 
     @abstractmethod
     def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> Sequence[Reply | Exception]:
