@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from seedbench.core import InfrastructureError, Message, Sampling, SeedbenchError
 from seedbench.policy import chat, loading, weights
-from seedbench.policy.decoding import Generation, Net, by_budget, completion_logits, decode, token_logprobs
+from seedbench.policy.decoding import Generation, Net, completion_logits, decode, token_logprobs
+from seedbench.policy.pieces import Pieces
+from seedbench.policy.prefill import by_budget
 from seedbench.policy.sampling import tempered, uniforms
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class HFPolicy:
         self.vocabulary: int = model.get_input_embeddings().num_embeddings
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         self._net = Net(model)
+        self._pieces = Pieces(tokenizer)
         self._pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
         self._revision: str | None = None
 
@@ -95,7 +98,7 @@ class HFPolicy:
         try:
             for turn in turns:
                 turn["content"].encode()  # tokenizers would only say TypeError
-            ids = self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
+            ids = self._pieces.ids(chat.render(self.tokenizer, turns))
         except UnicodeEncodeError as e:
             raise SeedbenchError(
                 f"The prompt holds text that is not valid Unicode ({weights.why(e)}); mend the observation."
@@ -104,7 +107,7 @@ class HFPolicy:
             raise SeedbenchError(
                 f"The model's chat template cannot render this prompt ({weights.why(e)}); pass --chat-template FILE."
             ) from e
-        return tuple(ids)
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of a completion without special tokens (end of turn, padding), spaces left as they are."""
