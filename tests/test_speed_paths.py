@@ -77,7 +77,7 @@ def shipped_tokenizer() -> Any:
 
 
 ALPHABET = ["\n", " ", "\r", "\t", "a", "apple", "B", "1", ".", "'s", ":", "-", "é", "e\u0301", "\u0301", "\u3000",
-            "\u2028", "\x1c", "<|im_end|>", "<|im_start|>", "user", "日本", "<action>", "\n\n", "\n ", " \n"]  # fmt: skip
+            "\u2028", "\x1c", "<|im_end|>", "<|im_start|>", "user", "日本", "<action>", "\n\n", "\n "]  # fmt: skip
 
 
 @pytest.mark.parametrize("make", [qwen_like, shipped_tokenizer])

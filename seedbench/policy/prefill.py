@@ -7,7 +7,6 @@ call begin with is read as one row. Results are those of reading each prompt who
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,7 +67,7 @@ def prefill(net: Net, prompts: Sequence[Sequence[int]], pad: int, budget: int, s
 def _common(prompts: Sequence[Sequence[int]]) -> int:
     """How many tokens all of them begin with; each keeps one at least, whose logits are wanted. 0 if too few."""
     first, last = min(prompts), max(prompts)  # what the extremes of the order share, all between them share
-    n = len(os.path.commonprefix([first, last]))
+    n = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     n = min(n, min(map(len, prompts)) - 1)
     return n if n >= SHARED else 0
 
