@@ -11,7 +11,7 @@ rollout   play() with 64 episodes at a time; peers: transformers.generate on one
 update    rows of that rollout through our objective and backward pass; peers: logits of the whole vocabulary at all
           positions, in fixed batches padded to their longest row, and one row at a time. The first must give our loss.
 train     one update of `seedbench train grpo`, and which part of it is spent where.
-TRL       GRPOTrainer with a rollout_func over the same tasks, both sides cut at --trl-steps turns (benchmarks/train_trl.py).
+TRL       GRPOTrainer with a rollout_func over the same tasks, both sides cut at --trl-steps turns (train_trl.py).
 
 Tried on a 0.4 M-parameter policy on ALFWorld, 64 episodes, 896 prompts of 250 tokens:
 kept      reading at most 4,096 prompt tokens in one pass on a CPU (from 16,384: a sixth faster); reading the common
@@ -36,18 +36,18 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)  # not this folder, whose alfworld.py hides the package
 
-import numpy as np
-import torch
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
 
-from seedbench.agents.local import LocalAgent
-from seedbench.baselines import grpo
-from seedbench.core import Reply, Sampling, Trajectory, View
-from seedbench.exam import Config, Exam, plan
-from seedbench.policy.fresh import load_policy
-from seedbench.policy.hf import HFPolicy
-from seedbench.rollout import Episode, play
-from seedbench.train.args import Args
-from seedbench.train.rows import Row, batch_of, passes, rows_of
+from seedbench.agents.local import LocalAgent  # noqa: E402
+from seedbench.baselines import grpo  # noqa: E402
+from seedbench.core import Reply, Sampling, Trajectory, View  # noqa: E402
+from seedbench.exam import Config, Exam, plan  # noqa: E402
+from seedbench.policy.fresh import load_policy  # noqa: E402
+from seedbench.policy.hf import HFPolicy  # noqa: E402
+from seedbench.rollout import Episode, play  # noqa: E402
+from seedbench.train.args import Args  # noqa: E402
+from seedbench.train.rows import Row, batch_of, passes, rows_of  # noqa: E402
 
 Ids = Sequence[Sequence[int]]
 
@@ -250,8 +250,8 @@ def share(exam: Exam, options: argparse.Namespace) -> None:
     left_out, inner = "(left out)", "sampling, cache"
     outside = ["environment", "rendering, hashing", "tokenising", "the rest"]
     for owner, name, label in [
-        (loop, "train", "the rest"), (loop, "_open", left_out), (loop, "plot", left_out), (hf.HFPolicy, "save", left_out),
-        (decoding.Net, "logits", "forward"), (hf, "decode", inner), (hf.HFPolicy, "score", "loss"),
+        (loop, "train", "the rest"), (loop, "_open", left_out), (loop, "plot", left_out),
+        (hf.HFPolicy, "save", left_out), (decoding.Net, "logits", "forward"), (hf, "decode", inner), (hf.HFPolicy, "score", "loss"),
         (grpo, "policy_loss", "loss"), (torch.Tensor, "backward", "backward"), (loop, "_step", "optimizer"),
         (env, "reset", "environment"), (env, "step", "environment"), (env, "parse", "environment"),
         (rolling._Running, "_see", "rendering, hashing"), (hf.HFPolicy, "encode", "tokenising"),
