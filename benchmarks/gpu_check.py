@@ -80,8 +80,8 @@ def check(device: str, words: Any) -> bool:
     off = float((fp32 - exact).norm() / exact.norm())
     cosine = float(torch.cosine_similarity(bf16, exact, dim=0))
     fine = off < 1e-4 and abs(loss32 - loss) < 1e-4 and cosine > 0.98
-    print(f"check on {device}: loss {loss:.6f} on the CPU, {loss32:.6f} in fp32, {loss16:.6f} in bf16; "
-          f"gradient off by {off:.1e} in fp32, cosine {cosine:.5f} in bf16: {'passed' if fine else 'FAILED'}")  # fmt: skip
+    print(f"check on {device}: {'passed' if fine else 'FAILED'}; loss {loss:.6f} on the CPU, {loss32:.6f} in fp32, "
+          f"{loss16:.6f} in bf16; gradient off by {off:.1e} in fp32, cosine {cosine:.5f} in bf16")  # fmt: skip
     return fine
 
 
@@ -124,6 +124,8 @@ def main() -> int:
         print("There is no GPU here, so nothing was checked: run this on a machine with CUDA, or with --cpu-dry.")
         return 1
     device = "cpu" if dry else "cuda"
+    if dry:
+        torch.set_num_threads(1)
     words = chat.load_tokenizer(shipped("tokenizer"), None)
     print(f"{'CPU, dry' if dry else torch.cuda.get_device_name()}, torch {torch.__version__}")
     fine = check(device, words)

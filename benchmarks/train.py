@@ -251,7 +251,8 @@ def share(exam: Exam, options: argparse.Namespace) -> None:
     outside = ["environment", "rendering, hashing", "tokenising", "the rest"]
     for owner, name, label in [
         (loop, "train", "the rest"), (loop, "_open", left_out), (loop, "plot", left_out),
-        (hf.HFPolicy, "save", left_out), (decoding.Net, "logits", "forward"), (hf, "decode", inner), (hf.HFPolicy, "score", "loss"),
+        (hf.HFPolicy, "save", left_out), (decoding.Net, "logits", "forward"), (hf, "decode", inner),
+        (hf.HFPolicy, "score", "loss"),
         (grpo, "policy_loss", "loss"), (torch.Tensor, "backward", "backward"), (loop, "_step", "optimizer"),
         (env, "reset", "environment"), (env, "step", "environment"), (env, "parse", "environment"),
         (rolling._Running, "_see", "rendering, hashing"), (hf.HFPolicy, "encode", "tokenising"),

@@ -109,8 +109,18 @@ def _ours(options: argparse.Namespace) -> Side:
     loop._open, HFPolicy.save = open_then_start, stop_then_save  # type: ignore[assignment,method-assign]
     try:
         with tempfile.TemporaryDirectory() as out:
-            args = Args(env=options.env, model=options.model, out=out, updates=1, tasks=options.tasks, lr=1e-4,
-                        group=options.group, max_new_tokens=options.new, threads=1, max_steps=options.trl_steps)  # fmt: skip
+            args = Args(
+                env=options.env,
+                model=options.model,
+                out=out,
+                updates=1,
+                tasks=options.tasks,
+                lr=1e-4,
+                group=options.group,
+                max_new_tokens=options.new,
+                max_steps=options.trl_steps,
+                threads=1,
+            )
             loop.train(args, advantages=all_rows, objective=grpo.objective)
     finally:
         loop._open, HFPolicy.save = opened, saved  # type: ignore[method-assign]
