@@ -211,7 +211,7 @@ def reply_fault(reply: Reply) -> str:
     t = reply.tokens
     if not isinstance(t, Tokens) or len(t.completion_ids) != len(t.logprobs):
         return "tokens need one log-probability for each completion id"
-    if not all(type(i) is int for i in (*t.prompt_ids, *t.completion_ids)):
+    if {*map(type, t.prompt_ids), *map(type, t.completion_ids)} - {int}:  # a generator took 1 % of a rollout
         return "token ids must be integers"
     return "" if all(math.isfinite(p) for p in t.logprobs) else "a log-probability is not finite"
 

@@ -11,7 +11,8 @@ from scipy import stats
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install -e '.[train]'")
 
 from seedbench.core import Sampling, SeedbenchError, stream  # noqa: E402
-from seedbench.policy.decoding import Generation, by_budget, decode  # noqa: E402
+from seedbench.policy.decoding import Generation, decode  # noqa: E402
+from seedbench.policy.prefill import by_budget  # noqa: E402
 from seedbench.policy.sampling import draw, log_distribution, uniforms  # noqa: E402
 from tests.tiny import one_sentence  # noqa: E402
 
@@ -112,6 +113,9 @@ class Script:
     def new_cache(self) -> Script:
         return self
 
+    def mergeable(self) -> bool:
+        return False
+
     def batch_select_indices(self, index: Any) -> None:
         self.rows = [self.rows[i] for i in index.tolist()]
 
@@ -128,7 +132,7 @@ class Script:
 
 def test_rows_leave_as_they_finish() -> None:
     net: Any = Script([[4, 5, 1], [3, 4, 5, 6, 7], [2], [6, -1], [5, 5, 5, 5, 1]])
-    said = decode(net, [[3]] * 5, None, Sampling(0.0, 1.0, 5), frozenset({1, 2}), 0, 100)
+    said = decode(net, [[3 + i] for i in range(5)], None, Sampling(0.0, 1.0, 5), frozenset({1, 2}), 0, 100)
     assert net.batches == [5, 4, 3, 2, 2]
     ends = [(g.completion_ids, g.finish_reason) if isinstance(g, Generation) else type(g) for g in said]
     assert ends == [

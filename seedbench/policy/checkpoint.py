@@ -11,6 +11,7 @@ from typing import Any
 from seedbench.core import Message, SeedbenchError
 from seedbench.policy import chat, weights
 from seedbench.policy.decoding import Generation
+from seedbench.policy.pieces import Pieces
 
 
 class Checkpoint(ABC):
@@ -26,6 +27,7 @@ class Checkpoint(ABC):
         self.stop_ids = chat.stop_ids(model, tokenizer)
         self.vocabulary: int = model.get_input_embeddings().num_embeddings
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        self._pieces = Pieces(tokenizer)
         self._revision: str | None = None
 
     @abstractmethod
@@ -52,9 +54,7 @@ class Checkpoint(ABC):
             raise SeedbenchError("The view holds no messages; render it with its environment's PROMPT first.")
         turns = merge_system(messages) if self.merges_system else [dict(m) for m in messages]
         try:
-            for turn in turns:
-                turn["content"].encode()  # tokenizers would only say TypeError
-            ids = self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
+            return self._pieces.ids(chat.render(self.tokenizer, turns))
         except UnicodeEncodeError as e:
             raise SeedbenchError(
                 f"The prompt holds text that is not valid Unicode ({weights.why(e)}); mend the observation."
@@ -63,7 +63,6 @@ class Checkpoint(ABC):
             raise SeedbenchError(
                 f"The model's chat template cannot render this prompt ({weights.why(e)}); pass --chat-template FILE."
             ) from e
-        return tuple(ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of a completion without special tokens (end of turn, padding), spaces left as they are."""

@@ -1,4 +1,4 @@
-"""Batched decoding and scoring with any transformers causal LM: prefill, KV cache, rows that leave when they finish.
+"""Batched decoding and scoring with any transformers causal LM: KV cache, rows that leave when they finish.
 
 Prompts are padded on the left. Position ids count real tokens only, so a row does not depend on its neighbours.
 """
@@ -6,13 +6,14 @@ Prompts are padded on the left. Position ids count real tokens only, so a row do
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from seedbench.core import Sampling, SeedbenchError
+from seedbench.policy.prefill import pad_left, prefill
 from seedbench.policy.sampling import draw, log_distribution, tempered
 
 if TYPE_CHECKING:
@@ -82,28 +83,6 @@ class Net:
         return self._selects
 
 
-def pad_left(rows: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Tensor, Tensor]:
-    """Rows of ids to (n, longest) ids and a 0/1 mask of the same shape, real tokens at the right."""
-    import torch
-
-    width = max(len(row) for row in rows)
-    ids = np.full((len(rows), width), pad, dtype=np.int64)
-    mask = np.zeros_like(ids)
-    for i, row in enumerate(rows):
-        ids[i, width - len(row) :] = row
-        mask[i, width - len(row) :] = 1
-    return torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
-
-
-def by_budget(lengths: Sequence[int], budget: int) -> Iterator[slice]:
-    """Cut rows, sorted longest first, into slices of at most `budget` tokens, padding counted; one row at least."""
-    start = 0
-    while start < len(lengths):
-        size = max(1, budget // max(1, lengths[start]))
-        yield slice(start, min(start + size, len(lengths)))
-        start += size
-
-
 def decode(
     net: Net,
     prompts: Sequence[Sequence[int]],
@@ -118,43 +97,13 @@ def decode(
     At most `budget` prompt tokens, padding counted, are read in one forward pass; the parts then decode as one batch
     where the cache can be joined.
     """
-    parts = list(by_budget([len(p) for p in prompts], budget))
-    filled = [_prefill(net, prompts[part], pad) for part in parts]
-    if len(parts) > 1 and net.mergeable():
-        parts, filled = [slice(0, len(prompts))], [_merge(filled)]
-    done: list[Generation | SeedbenchError] = []
-    for part in parts:
-        draws = None if u is None else u[part]
-        done += _continue(net, *filled.pop(0), draws, sampling, stops)
-    return done
-
-
-def _prefill(net: Net, prompts: Sequence[Sequence[int]], pad: int) -> tuple[Any, Tensor, Tensor]:
-    """The cache, mask (n, t) and next-token logits (n, V) after reading `prompts`."""
-    ids, mask = pad_left(prompts, pad, net.model.device)
-    cache = net.new_cache()
-    return cache, mask, net.logits(ids, mask, cache)[:, -1]
-
-
-def _merge(filled: list[tuple[Any, Tensor, Tensor]]) -> tuple[Any, Tensor, Tensor]:
-    """Join prefills into one batch: shorter ones get more padding on the left, which the mask hides."""
-    import torch
-    from torch.nn.functional import pad
-
-    width = max(mask.shape[1] for _, mask, _ in filled)
-    short = [width - mask.shape[1] for _, mask, _ in filled]
-    whole = filled[0][0]
-    for k, layer in enumerate(whole.layers):
-        # (n, heads, t, head size) of each part; taken out of the part at once, so that memory is held only once
-        for name in ("keys", "values"):
-            tensors = [
-                pad(getattr(c.layers[k], name), (0, 0, s, 0)) for (c, _, _), s in zip(filled, short, strict=True)
-            ]
-            setattr(layer, name, torch.cat(tensors))
-        for cache, _, _ in filled[1:]:
-            cache.layers[k].keys = cache.layers[k].values = None
-    masks = [pad(mask, (s, 0)) for (_, mask, _), s in zip(filled, short, strict=True)]
-    return whole, torch.cat(masks), torch.cat([logits for _, _, logits in filled])
+    done: dict[int, Generation | SeedbenchError] = {}
+    filled = prefill(net, prompts, pad, budget)
+    while filled:
+        rows, *read = filled.pop(0)  # so that a part's cache is freed when it is done
+        draws = None if u is None else u[rows]
+        done.update(zip(rows, _continue(net, *read, draws, sampling, stops), strict=True))
+    return [done[i] for i in range(len(prompts))]
 
 
 def _continue(

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seedbench.core import InfrastructureError, Sampling, SeedbenchError
 from seedbench.policy import chat, loading, weights
 from seedbench.policy.checkpoint import Checkpoint
-from seedbench.policy.decoding import Generation, Net, by_budget, completion_logits, decode, token_logprobs
+from seedbench.policy.decoding import Generation, Net, completion_logits, decode, token_logprobs
+from seedbench.policy.prefill import by_budget
 from seedbench.policy.sampling import tempered, uniforms
 
 if TYPE_CHECKING:

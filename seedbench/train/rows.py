@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seedbench.core import Trajectory, View
-from seedbench.policy.decoding import by_budget
+from seedbench.policy.prefill import by_budget
 
 if TYPE_CHECKING:
     from torch import Tensor
