@@ -20,7 +20,7 @@ from seedbench.policy.hf import HFPolicy
 KEPT = 2
 
 
-def save(out: Path, policy: HFPolicy, optimizer: Any, state: Mapping[str, int]) -> Path:
+def save(out: Path, policy: HFPolicy, optimizer: Any, state: Mapping[str, Any]) -> Path:
     """Write checkpoint state["update"] and drop those before the last one."""
     from safetensors.torch import save_file
 
@@ -43,7 +43,7 @@ def latest(out: Path) -> Path | None:
     return next(reversed(_all(out)), None)
 
 
-def restore(folder: Path, model: Any, optimizer: Any) -> dict[str, int]:
+def restore(folder: Path, model: Any, optimizer: Any) -> dict[str, Any]:
     """Give the optimizer its moments back and return the state. Raises SeedbenchError for a damaged checkpoint."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -56,7 +56,7 @@ def restore(folder: Path, model: Any, optimizer: Any) -> dict[str, int]:
             own = {k: moments[f"{name}.{k}"] for k in ("exp_avg", "exp_avg_sq", "step") if f"{name}.{k}" in moments}
             if own:
                 optimizer.state[weight] = own
-        return {k: int(state[k]) for k in ("update", "cursor")}
+        return {"update": int(state["update"]), "cursor": int(state["cursor"]), "memory": dict(state["memory"])}
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise SeedbenchError(
             f"{folder} is damaged ({type(error).__name__}: {error}): remove it, and --resume takes the one before."

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -33,15 +33,15 @@ from seedbench.train.args import Args
 from seedbench.train.log import FILE, Log, plot
 from seedbench.train.ranks import Ranks
 from seedbench.train.rows import Batch, Row, batch_of, deal, passes, rows_of
+from seedbench.train.share import Share
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Metrics = dict[str, "Tensor"]
+Metrics = dict[str, Any]  # sums over the pass's tokens; a pair is a sum and the count that it is to be divided by
 Context = Callable[[Task], str]  # a hint the actor sees while playing (Skill-GRPO)
-Hindsight = Callable[[HFPolicy, Sequence[Trajectory]], Sequence[str]]  # one the re-scoring teacher sees (SEED, SSPO)
 Advantages = Callable[[Sequence[Row], Args], Sequence[float]]
-Objective = Callable[[HFPolicy, Batch, Args], tuple["Tensor", Metrics]]
+Objective = Callable[[HFPolicy, Batch, Any], tuple["Tensor", Metrics]]
 
 
 def plain(task: Task) -> str:
@@ -51,7 +51,7 @@ def plain(task: Task) -> str:
 
 @dataclass
 class Run:
-    """What an update works on; everything but the exam is in a checkpoint."""
+    """What an update works on; everything but the exam is in a checkpoint. `memory` is the page's own, and JSON."""
 
     args: Args
     exam: Exam
@@ -59,8 +59,19 @@ class Run:
     optimizer: Any
     reference: HFPolicy | None
     ranks: Ranks
+    memory: dict[str, Any]
     update: int = 0
     cursor: int = 0  # training tasks drawn so far
+
+
+class Told(NamedTuple):
+    """What hindsight says of a batch: a hint a trajectory ("" for none), and figures for the log, over all ranks."""
+
+    hints: Sequence[str]
+    figures: dict[str, float] = {}
+
+
+Hindsight = Callable[[Run, Sequence[Trajectory]], Told]  # hints that only the re-scoring teacher sees (SEED, SSPO)
 
 
 def train(
@@ -70,9 +81,13 @@ def train(
     objective: Objective,
     context: Context = plain,
     hindsight: Hindsight | None = None,
+    memory: dict[str, Any] | None = None,
     resume: bool = False,
 ) -> Path:
-    """Train and leave a model folder in args.out. Raises SeedbenchError; the last checkpoint then stands."""
+    """Train and leave a model folder in args.out. Raises SeedbenchError; the last checkpoint then stands.
+
+    `memory` is what context and hindsight keep between updates (JSON); a resumed run finds in it what it had.
+    """
     loading.require_train()
     if not args.out:
         raise SeedbenchError("--out is missing: name the folder to train into.")
@@ -82,7 +97,7 @@ def train(
     out.mkdir(parents=True, exist_ok=True)
     ranks = Ranks()
     ranks.wait()  # all have looked whether a run is there before one begins it
-    run = _open(args, out, resume, ranks)
+    run = _open(args, out, resume, ranks, {} if memory is None else memory)
     if run.ranks.rank == 0:
         (out / "train.json").write_text(args.dumps(), encoding="utf-8")
     with Log(out, run.update, args.updates, quiet=run.ranks.rank > 0) as log:
@@ -94,10 +109,9 @@ def train(
             for row, value in zip(rows, advantages(rows, args), strict=True):
                 row.advantage = value
             _score(run, rows)
-            if hindsight is not None:
-                _teach(run, rows, hindsight(run.policy, trajectories))
+            told = _teach(run, rows, hindsight(run, trajectories)) if hindsight is not None else {}
             scored = time.perf_counter()
-            figures = _update(run, rows, objective, keep_idle=hindsight is not None)
+            figures = _update(run, rows, objective) | told
             run.update += 1
             figures |= {"rollout_seconds": played - started, "score_seconds": scored - played,
                         "update_seconds": time.perf_counter() - scored}  # fmt: skip
@@ -110,7 +124,7 @@ def train(
                 }
             )
             if run.update % args.save_every == 0 and run.update < args.updates and run.ranks.rank == 0:
-                checkpoint.save(out, run.policy, run.optimizer, {"update": run.update, "cursor": run.cursor})
+                checkpoint.save(out, run.policy, run.optimizer, _state(run))
         if run.ranks.rank == 0:
             run.policy.save(out)
             plot(out / FILE)
@@ -118,7 +132,11 @@ def train(
     return out
 
 
-def _open(args: Args, out: Path, resume: bool, ranks: Ranks) -> Run:
+def _state(run: Run) -> dict[str, Any]:
+    return {"update": run.update, "cursor": run.cursor, "memory": run.memory}
+
+
+def _open(args: Args, out: Path, resume: bool, ranks: Ranks, memory: dict[str, Any]) -> Run:
     import torch
 
     config = Config("train", env=args.env, split="train", data=args.data, max_steps=args.max_steps,
@@ -137,10 +155,11 @@ def _open(args: Args, out: Path, resume: bool, ranks: Ranks) -> Run:
         )
     weights = [p for p in policy.model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=args.lr, weight_decay=args.weight_decay)
-    run = Run(args, exams[0], policy, optimizer, reference, ranks)
+    run = Run(args, exams[0], policy, optimizer, reference, ranks, memory)
     if last is not None:
         state = checkpoint.restore(last, policy.model, optimizer)
         run.update, run.cursor = state["update"], state["cursor"]
+        memory.update(state["memory"])
     return run
 
 
@@ -187,13 +206,27 @@ def _score(run: Run, rows: list[Row]) -> None:
         row.logp_ref = values
 
 
-def _teach(run: Run, rows: list[Row], hints: Sequence[str]) -> None:
-    """Score the same sampled tokens after the prompt with the trajectory's hint in its slot."""
-    told = [row for row in rows if hints[row.trajectory]]
-    prompts = [run.policy.encode(_hinted(run, row, hints[row.trajectory])) for row in told]
-    scored = run.policy.logprobs(prompts, [r.completion_ids for r in told], temperature=run.args.temperature)
-    for row, values in zip(told, scored, strict=True):
+def _teach(run: Run, rows: list[Row], told: Told) -> dict[str, float]:
+    """Score the same sampled tokens after the prompt with the trajectory's hint in its slot, with the batch's frozen
+    weights. A row that does not fit into the model's context with its hint is left untaught and counted."""
+    started = time.perf_counter()
+    prompts, taught, long = [], [], 0
+    for row in rows:
+        if hint := told.hints[row.trajectory]:
+            prompt = run.policy.encode(_hinted(run, row, hint))
+            if run.policy.context and len(prompt) + len(row.completion_ids) > run.policy.context:
+                long += 1
+            else:
+                prompts.append(prompt)
+                taught.append(row)
+    scored = run.policy.logprobs(prompts, [r.completion_ids for r in taught], temperature=run.args.temperature)
+    for row, values in zip(taught, scored, strict=True):
         row.logp_teacher = values
+    tokens = run.ranks.sum([sum(len(r.completion_ids) for r in some) for some in (taught, rows)] + [long])
+    return dict(told.figures) | {
+        "coverage": tokens[0] / max(tokens[1], 1.0), "rescore_too_long": tokens[2],
+        "rescore_seconds": time.perf_counter() - started,
+    }  # fmt: skip
 
 
 def _hinted(run: Run, row: Row, hint: str) -> list[Message]:
@@ -201,12 +234,13 @@ def _hinted(run: Run, row: Row, hint: str) -> list[Message]:
     return run.exam.prompt.render(dataclasses.replace(row.view, hint=""), hint)
 
 
-def _update(run: Run, rows: list[Row], objective: Objective, keep_idle: bool) -> dict[str, float]:
-    """One or more optimizer steps over the rows. Rows without advantage count in the loss's mean but are not computed;
+def _update(run: Run, rows: list[Row], objective: Objective) -> dict[str, float]:
+    """One or more optimizer steps over the rows. Rows without a gradient count in the loss's mean but are not computed;
     what is measured on the way (entropy, say) is a mean over the tokens that were."""
     args, model = run.args, run.policy.model
     sums: dict[str, float] = {}
     norms: list[float] = []
+    shares: list[float] = []
     counts = run.ranks.gather([len(rows)])
     first, everyone = sum(counts[: run.ranks.rank]), sum(counts)
     for epoch in range(args.epochs):
@@ -218,21 +252,30 @@ def _update(run: Run, rows: list[Row], objective: Objective, keep_idle: bool) ->
                                     sum(len(r.completion_ids) for r in mine if r.logp_teacher)])  # fmt: skip
             if not tokens[0]:
                 continue
-            busy = [r for r in mine if r.advantage or keep_idle or args.entropy or args.kl]
+            busy = [r for r in mine if r.advantage or args.kl or args.entropy or (r.logp_teacher and args.teaches)]
+            share = Share(model) if args.shares(run.update) else None
             for some in passes(busy, args.token_budget):
-                batch = batch_of(some, int(tokens[0]), int(tokens[1]), model.device)
+                batch = batch_of(some, int(tokens[0]), int(tokens[1]), model.device, run.update)
                 loss, metrics = objective(run.policy, batch, args)
+                own_part = metrics.pop("part", None)
+                if share is not None and own_part is not None:
+                    share.add(own_part)
                 loss.backward()
                 if not math.isfinite(value := float(loss.detach())):
                     raise _broken(run, some, "the loss is not finite")
                 _add(sums, {"loss": value * batch.total, "computed": len(batch.row), **metrics})
+            if share is not None:
+                shares += share.of_the_rest(run.ranks)
             norms.append(_step(run))
             sums["tokens"] = sums.get("tokens", 0.0) + float(tokens[0])
     total = max(sums.pop("tokens", 0.0), 1.0)
     names = sorted({name for own in run.ranks.gather([list(sums)]) for name in own})  # a rank may have computed none
     summed = dict(zip(names, run.ranks.sum([sums.get(n, 0.0) for n in names]), strict=True))
     computed = max(summed.pop("computed", 0.0), 1.0)
-    means = {n: v / (total if n == "loss" else computed) for n, v in summed.items()}
+    own = {n: summed.pop(n) for n in sorted(summed) if n.endswith("/of")}
+    means = {n: v / max(own.get(n + "/of", total if n == "loss" else computed), 1.0) for n, v in summed.items()}
+    if shares:
+        means["part_share"] = float(np.mean(shares))
     return {
         "loss": 0.0,
         "kl": 0.0,
@@ -245,7 +288,9 @@ def _update(run: Run, rows: list[Row], objective: Objective, keep_idle: bool) ->
 
 def _add(sums: dict[str, float], some: dict[str, Any]) -> None:
     for name, value in some.items():
-        sums[name] = sums.get(name, 0.0) + float(value)
+        pair = {name: value[0], name + "/of": value[1]} if isinstance(value, tuple) else {name: value}
+        for key, one in pair.items():
+            sums[key] = sums.get(key, 0.0) + float(one)
 
 
 def _rate(run: Run) -> float:
