@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seedbench.baselines.grpo import advantages, objective
-from seedbench.core import SeedbenchError, Task, Trajectory
+from seedbench.core import SeedbenchError, Trajectory
 from seedbench.train.hints import SkillGrpoArgs
 
 if TYPE_CHECKING:

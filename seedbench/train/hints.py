@@ -18,7 +18,7 @@ class SkillGrpoArgs(Args):
 
     skill: str = "static"
     """What the actor sees at every step. static: the bank's text for the task's kind (SDAR's code). hindsight: the
-    policy's own last lesson on that kind, from earlier updates (ours). FILE: that text. none: nothing, which is GRPO."""
+    policy's own last lesson on that kind, from earlier updates (ours). FILE: that text. none: nothing, as in GRPO."""
     analysis_tokens: int = 128
     """Longest lesson that the policy writes for --skill hindsight. SEED's paper: 4096."""
 

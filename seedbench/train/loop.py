@@ -13,9 +13,10 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -68,7 +69,7 @@ class Told(NamedTuple):
     """What hindsight says of a batch: a hint a trajectory ("" for none), and figures for the log, over all ranks."""
 
     hints: Sequence[str]
-    figures: dict[str, float] = {}
+    figures: Mapping[str, float] = MappingProxyType({})
 
 
 Hindsight = Callable[[Run, Sequence[Trajectory]], Told]  # hints that only the re-scoring teacher sees (SEED, SSPO)
