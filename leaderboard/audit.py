@@ -3,7 +3,8 @@
 Replay proves that the actions earn the score, not that the model chose them: an expert's actions replay perfectly. For
 an open checkpoint one teacher-forced forward pass over the stored tokens tells. Nothing is sampled. Of every reply:
 
-prompt    the ids are the replayed prompt through the model's own chat template
+prompt    the ids are the replayed prompt through the model's own chat template, less the oldest past steps where the
+          stated longest prompt (or the model's context) leaves no room for them
 text      the ids decode to the recorded text, end where the model says stop or at the token limit, and nowhere else
 argmax    (greedy) each token is the most likely one
 support   (sampled) each token is one that this model may draw: inside top-p, and not absurdly unlikely

@@ -11,11 +11,12 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from seedbench.core import Sampling, SeedbenchError, Trajectory, View
+from seedbench.core import SeedbenchError, Trajectory, View
 from seedbench.exam import Exam
 from seedbench.leaderboard.files import Unreadable
 from seedbench.leaderboard.replay import Stored
 from seedbench.leaderboard.run import TOKENS, TRAJECTORIES, Run, place
+from seedbench.policy.fit import fit
 from seedbench.record import Key, Record, key
 from seedbench.rollout import Episode, play
 
@@ -69,6 +70,7 @@ def chunks(run: Run) -> Iterator[tuple[str, list[Told]]]:
 def rows(run: Run, exam: Exam, chunk: list[Told], policy: HFPolicy, wrong: Wrong) -> Iterator[Row]:
     """The replies of some episodes whose prompt and form are right; what is wrong with the others is told."""
     seen = _play_again(run, exam, chunk, wrong)
+    most = longest_prompt(run)
     for number, name, line, told in chunk:
         if (views := seen.get(name)) is None:
             continue
@@ -79,7 +81,7 @@ def rows(run: Run, exam: Exam, chunk: list[Told], policy: HFPolicy, wrong: Wrong
             continue
         for turn, (step, ids, view) in enumerate(zip(steps, tokens, views, strict=True)):
             where = f"{place(number, name)}, turn {turn + 1}"
-            if fault := _fault(step, ids, view, policy, exam.sampling):
+            if fault := _fault(step, ids, view, policy, exam, most):
                 wrong(fault[0], where, fault[1])
                 continue
             yield Row(where, number, ids["prompt_ids"], ids["completion_ids"], ids["logprobs"], view.stream)
@@ -114,19 +116,29 @@ def _views(t: Trajectory, exam: Exam, lines: dict[Key, Record]) -> list[View]:
     return [replace(v, messages=tuple(exam.prompt.render(v))) for v in seen]
 
 
-def _fault(step: Record, ids: Record, view: View, policy: HFPolicy, sampling: Sampling) -> tuple[str, str] | None:
+def longest_prompt(run: Run) -> int | None:
+    """The --max-prompt-tokens that the run states. Raises Unreadable for what is no number of tokens."""
+    most: object = run.results.agent.get("max_prompt_tokens")
+    if most is None or (type(most) is int and most > 0):
+        return most
+    raise Unreadable(f"the agent's max_prompt_tokens is {most!r:.40}, not a number of tokens.")
+
+
+def _fault(
+    step: Record, ids: Record, view: View, policy: HFPolicy, exam: Exam, most: int | None
+) -> tuple[str, str] | None:
     """Which test a reply fails before any forward pass, and how; None if none."""
     if set(ids) != {"prompt_ids", "completion_ids", "logprobs"}:
         return "text", "this turn has no tokens."
     prompt, said, logprobs = ids["prompt_ids"], ids["completion_ids"], ids["logprobs"]
     try:
-        expected = list(policy.encode(view.messages))
+        expected = list(fit(policy, exam.prompt, view, most, exam.sampling.max_new_tokens)[0])
     except SeedbenchError as error:
         return "prompt", str(error)
     if prompt != expected:
         at = next((k for k, (a, b) in enumerate(zip_longest(prompt, expected)) if a != b), 0)
         return "prompt", f"the ids are not those of the replayed prompt (from id {at + 1} on)."
-    limit = sampling.max_new_tokens
+    limit = exam.sampling.max_new_tokens
     if policy.context and len(prompt) + limit > policy.context:
         return "prompt", f"{len(prompt)} ids and {limit} more do not fit into the model's context of {policy.context}."
     if not 1 <= len(said) <= limit or len(said) != len(logprobs):

@@ -23,6 +23,7 @@ from seedbench.exam import Exam
 from seedbench.leaderboard.audit import OPEN, load, wrong_model
 from seedbench.leaderboard.files import Unreadable
 from seedbench.leaderboard.findings import Finding, Options
+from seedbench.leaderboard.recorded import longest_prompt
 from seedbench.leaderboard.run import TRAJECTORIES, Run
 from seedbench.leaderboard.scripted import is_scripted
 from seedbench.results import Result
@@ -102,9 +103,9 @@ def agent_of(run: Run, options: Options) -> Agent | list[Finding]:
     if is_scripted(run):
         return load_agent(str(kind))
     if kind in OPEN:
-        policies = load(run, options)
+        policies, longest = load(run, options), longest_prompt(run)
         return wrong_model(run, policies, "reproduced") or Each(
-            {e: LocalAgent("model", p) for e, p in policies.items()}
+            {e: LocalAgent("model", p, max_prompt_tokens=longest) for e, p in policies.items()}
         )
     if kind == "api":
         if options.model is None or not options.model.startswith("openai:"):
@@ -143,7 +144,7 @@ def _row(run: Run, r: Result, exam: Exam, agent: Agent, beacon: str, count: int,
     if not r.tasks:
         raise Unreadable(f"{r.env} {r.split} claims a rate over no task.")
     seed, tasks = draw(run.results.chain_head, beacon, exam.tasks[r.split], count)
-    agent.sampling, agent.env = exam.sampling, exam.env_id
+    agent.sampling, agent.prompt, agent.env = exam.sampling, exam.prompt, exam.env_id
     episodes = [Episode(task, seed, 0, exam.hint) for task in tasks]
     shown = bar.add_task(f"{r.env} {r.split}", total=len(episodes))
     won = 0

@@ -295,8 +295,9 @@ class Agent(ABC):
     name: str = ""
     needs_env: ClassVar[bool] = False  # asks for the environments themselves; run.json records it
     interactive: ClassVar[bool] = False  # talks to the terminal: one episode at a time, and no progress bar
-    sampling: Sampling = Sampling()  # set before each environment is played, as is
-    env: str = ""  # its Gymnasium id
+    sampling: Sampling = Sampling()  # set before each environment is played, as are
+    prompt: Prompt | None = None  # what `view.messages` were rendered with
+    env: str = ""  # and its Gymnasium id
 
     @abstractmethod
     def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> Sequence[Reply | Exception]:

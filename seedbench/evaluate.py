@@ -127,7 +127,9 @@ def _read_run(out: Path) -> dict[str, Any]:
 
 
 def _agent(config: Config) -> Agent:
-    options = {k: getattr(config, k) for k in ("batch", "device", "dtype", "threads", "chat_template")}
+    options = {
+        k: getattr(config, k) for k in ("batch", "device", "dtype", "threads", "chat_template", "max_prompt_tokens")
+    }
     return load_agent(config.agent, **options)
 
 
@@ -174,7 +176,7 @@ def _play(exams: list[Exam], agent: Agent, config: Config, journal: Journal, con
 
     with _progress(console, agent.interactive) as progress:
         for exam in exams:
-            agent.sampling, agent.env = exam.sampling, exam.env_id
+            agent.sampling, agent.prompt, agent.env = exam.sampling, exam.prompt, exam.env_id
             bars = {}
             for split, tasks in exam.tasks.items():
                 name = f"{short_name(exam.env_id)} {split}"
@@ -217,6 +219,7 @@ def _finish(run: dict[str, Any], exams: list[Exam], config: Config, journal: Jou
     head = record.write_chained(out / "trajectories.jsonl.gz", (e["record"] for e in journal.entries(order)))
     if any(e["tokens"] for e in journal.entries(order)):
         record.write_gzip_lines(out / "tokens.jsonl.gz", map(_token_line, journal.entries(order)))
+    run["cut_prompts"] = sum((e.get("usage") or {}).get("cut_prompts", 0) for e in journal.entries(order))
     results = []
     for exam in exams:
         for split, tasks in exam.tasks.items():

@@ -50,6 +50,7 @@ class Config:
     dtype: str = "auto"
     threads: int = 0
     chat_template: str | None = None
+    max_prompt_tokens: int | None = None  # None: what the model's context leaves
     selection: str | None = None
     server: str | None = None  # the URL of `seedbench serve`; results do not depend on it
 
@@ -70,6 +71,7 @@ class Config:
             "seed": 0,
             "threads": 0,
             "top_k": 1,
+            "max_prompt_tokens": 1,
         }
         for name, low in least.items():
             value = getattr(self, name)

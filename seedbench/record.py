@@ -108,7 +108,9 @@ def usage(t: Trajectory) -> dict[str, int] | None:
     if not t.steps or not all(s.reply.usage for s in t.steps):
         return None
     names = ("prompt_tokens", "completion_tokens")
-    return {name: sum(s.reply.usage.get(name, 0) for s in t.steps) for name in names}
+    told = {name: sum(s.reply.usage.get(name, 0) for s in t.steps) for name in names}
+    cut = sum(s.reply.usage.get("cut_prompts", 0) for s in t.steps)  # prompts that lost past steps, of a local model
+    return told | ({"cut_prompts": cut} if cut else {})
 
 
 def key(line: Record) -> Key:

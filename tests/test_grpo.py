@@ -157,11 +157,20 @@ def test_the_policys_scores_are_what_was_sampled(folder: Path) -> None:
     assert (entropy > 0).all() and logp.requires_grad
 
 
-def test_a_killed_run_goes_on_with_the_same_curve(folder: Path, tmp_path: Path) -> None:
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "lora": {"lora_rank": 4, "kl": 0.1},
+    "bf16": {"dtype": "bfloat16", "activation_checkpointing": True, "lr": 1e-4},
+    "resample": {"resample": 2, "warmup": 1.0, "max_prompt_tokens": 1500, "epochs": 2, "mini_batch_rows": 3, "kl": 0.1},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_a_killed_run_goes_on_with_the_same_curve(options: dict[str, Any], folder: Path, tmp_path: Path) -> None:
     from seedbench.train import loop
     from seedbench.train.log import read
 
-    whole = grpo.run(small(folder, tmp_path / "whole", updates=3))
+    whole = grpo.run(small(folder, tmp_path / "whole", updates=3, **options))
 
     class Killed(Exception):
         pass
@@ -171,7 +180,7 @@ def test_a_killed_run_goes_on_with_the_same_curve(folder: Path, tmp_path: Path) 
             raise Killed
         return grpo.objective(policy, batch, args)
 
-    cut = small(folder, tmp_path / "cut", updates=3)
+    cut = small(folder, tmp_path / "cut", updates=3, **options)
     with pytest.raises(Killed):
         loop.train(cut, advantages=grpo.advantages, objective=dies)
     grpo.run(cut, resume=True)

@@ -88,6 +88,9 @@ class Eval:
     """PyTorch's CPU threads; 0 chooses: one for the tiniest models, else PyTorch's own choice."""
     chat_template: OptPath = None
     """A jinja file, for a model that has no chat template of its own."""
+    max_prompt_tokens: OptInt = None
+    """Longest prompt of a local model: a longer one loses its oldest past steps, never task, lesson, observation or
+    actions. Default: what the model's context leaves. Counted in run.json as cut_prompts; stated in the result."""
     selection: OptStr = None
     """How the checkpoint was chosen (last, dev); stated in the result. Never choose on a reported split."""
 

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, subcommand
 
-from seedbench.commands.common import OptPath, lazy
+from seedbench.commands.common import OptFloat, OptPath, OptStr, lazy
 from seedbench.core import SeedbenchError
+from seedbench.train import recipes
 from seedbench.train.args import Args, SftArgs
 from seedbench.train.hints import RelativesArgs, SeedArgs, SkillGrpoArgs
 
@@ -19,13 +20,20 @@ from seedbench.train.hints import RelativesArgs, SeedArgs, SkillGrpoArgs
 class _Common:
     resume: OptPath = None
     """Go on with the killed run in this folder; every other option is restored from it."""
-    recipe: OptPath = None
-    """A JSON file of settings (baselines/recipes); options given here win."""
+    recipe: OptStr = None
+    """A recipe that ships (help lists them), or a JSON file of settings; options given here win."""
     dry_run: bool = False
     """Say what the run would do and the memory it needs, and stop."""
+    parameters: OptFloat = None
+    """With --dry-run: how many the model has (3.09e9, say), where its config.json is not at hand."""
 
     def run(self, page: str, given_args: Any) -> None:
         """Put the settings together and run the page of baselines/ that is named."""
+        if self.recipe == "help":
+            print("\n".join(recipes.names()))
+            return
+        if self.parameters is not None and not self.dry_run:
+            raise SeedbenchError("--parameters is for --dry-run alone: leave it out.")
         kind = type(given_args)
         given = {f.name: getattr(given_args, f.name) for f in dataclasses.fields(kind)
                  if getattr(given_args, f.name) != f.default}  # fmt: skip
@@ -35,12 +43,12 @@ class _Common:
                 raise SeedbenchError(f"--resume restores every option from the run folder: leave out {flags}.")
             args = dataclasses.replace(kind.load(self.resume / "train.json"), out=str(self.resume))
         else:
-            base = kind.load(self.recipe, "--recipe") if self.recipe is not None else kind()
+            base = kind.load(recipes.find(self.recipe), "--recipe") if self.recipe is not None else kind()
             args = dataclasses.replace(base, **given)
             if args.data != "mini":
                 args = dataclasses.replace(args, data=os.path.abspath(args.data))
         if self.dry_run:
-            print(lazy("seedbench.train.dry", "describe")(args, page))
+            print(lazy("seedbench.train.dry", "describe")(args, page, self.parameters))
             return
         out = lazy(f"seedbench.baselines.{page}", "run")(args, resume=self.resume is not None)
         print(f"{out}: a model folder for `seedbench eval --agent {out}`, metrics.jsonl, curves.png")

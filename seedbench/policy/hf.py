@@ -7,7 +7,7 @@ as ids and log-probabilities, never encoded again.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -212,12 +212,16 @@ class HFPolicy:
         entropy = -(logp.exp() * logp.clamp(min=-1e4)).sum(-1)  # a masked token's 0 * -inf would be NaN
         return logp.gather(-1, targets[:, None]).squeeze(-1), entropy
 
-    def save(self, path: str | Path) -> None:
-        """Write a folder that `load` takes: config, safetensors, tokenizer and chat template."""
+    def save(self, path: str | Path, state: Mapping[str, Tensor] | None = None) -> None:
+        """Write a folder that `load` takes: config, safetensors, tokenizer and chat template.
+
+        `state` holds the plain model's tensors where the model here has them in parts or with an adapter.
+        """
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        self.model.save_pretrained(str(path), safe_serialization=True)
+        given = {} if state is None else {"state_dict": dict(state)}
+        self.model.save_pretrained(str(path), safe_serialization=True, **given)
         self.tokenizer.save_pretrained(str(path))
 
     def describe(self) -> dict[str, Any]:

@@ -44,6 +44,9 @@ class Args:
     """Largest gradient norm of a step."""
     mini_batches: int = 1
     """Optimizer steps an epoch: the rows are dealt into so many parts, equal to a row."""
+    mini_batch_rows: int = 0
+    """Rows of an optimizer step, about: the rows are then dealt into as many equal parts as come nearest to it, and
+    mini_batches does not count. Papers: 256 on ALFWorld, 64 on WebShop, 512 on search-QA."""
     epochs: int = 1
     """Passes over a batch's rows. Papers: 1."""
     token_budget: int = 16384
@@ -80,19 +83,38 @@ class Args:
     """Past steps in a prompt; by default the environment's."""
     slots: int = 64
     """Episodes under way at a time."""
+    max_prompt_tokens: int | None = None
+    """Longest prompt: a longer one loses its oldest past steps, never task, lesson, observation or actions; counted
+    as cut_prompts. Default: what the model's context leaves. Papers: 2048 on ALFWorld, 4096 on the others."""
+    resample: int = 0
+    """Rounds an update in which groups whose rewards are all alike, and so teach nothing, are replaced by new tasks
+    (DAPO's dynamic sampling, arXiv 2503.14476, with a bound); what was played and replaced is counted as resampled."""
+    lora_rank: int = 0
+    """Rank of LoRA matrices in every linear layer, which alone are trained; 0 trains all weights. The reference is
+    the same model without them."""
+    lora_alpha: float = 0.0
+    """The matrices' product counts alpha / rank times; 0 stands for twice the rank."""
+    shard: bool = False
+    """FSDP2: each process holds a part of weights, gradients and moments. accelerate's FSDP config sets it too."""
+    activation_checkpointing: bool = False
+    """Compute each layer again in the backward pass: a third more arithmetic, a small share of the memory."""
+    track: Literal["none", "tensorboard", "wandb"] = "none"
+    """Where the curves go besides metrics.jsonl."""
     save_every: int = 10
     """Updates between checkpoints that --resume goes on from."""
     device: str = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the model's arithmetic; auto is float32 on a CPU and bfloat16 on a GPU. Beside bfloat16 weights the optimizer
+    keeps its own in float32."""
     threads: int = 0
     """PyTorch's CPU threads; 0 chooses."""
 
     def __post_init__(self) -> None:
         least = {"updates": 0, "seed": 0, "tasks": 1, "group": 1, "mini_batches": 1, "epochs": 1, "token_budget": 1,
                  "max_new_tokens": 1, "slots": 1, "save_every": 1,
-                 "threads": 0}  # fmt: skip
+                 "threads": 0, "resample": 0, "lora_rank": 0, "mini_batch_rows": 0, "max_prompt_tokens": 1}  # fmt: skip
         for name, low in least.items():
-            if getattr(self, name) < low:
+            if (value := getattr(self, name)) is not None and value < low:
                 raise SeedbenchError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be {low} or more.")
         for field in fields(self):
             value = getattr(self, field.name)
@@ -100,6 +122,8 @@ class Args:
                 raise SeedbenchError(f"--{field.name.replace('_', '-')} is {value}: give a finite number from 0 up.")
         if not self.temperature:
             raise SeedbenchError("--temperature is 0: training samples its episodes, so give a number above 0.")
+        if self.resample and self.group < 2:
+            raise SeedbenchError(f"--resample is {self.resample} but a group of one has no spread: raise --group.")
         if self.clip >= 1:
             raise SeedbenchError(f"--clip is {self.clip}: it must be below 1, as ratios are positive.")
 

@@ -1,8 +1,11 @@
-"""Checkpoints that a killed run goes on from: weights and AdamW's moments as safetensors, the rest as JSON.
+"""Checkpoints that a killed run goes on from: weights and the optimizer's state as safetensors, the rest as JSON.
 
-    OUT/checkpoints/000010/   model folder, optimizer.safetensors, state.json
+    OUT/checkpoints/000010/   model folder, or adapter.safetensors (LoRA); optimizer.safetensors; state.json
 
-A checkpoint is written beside its place and moved there, so one that is there is whole. The two newest are kept.
+No random state is in them: every draw comes from a stream of (seed, update, task, trial, turn), and the learning rate
+from the update's number. Tensors are whole, whatever processes held parts of them, so a run may go on with another
+number of processes. A checkpoint is written beside its place and moved there, so one that is there is whole. The two
+newest are kept.
 """
 
 from __future__ import annotations
@@ -15,27 +18,45 @@ from pathlib import Path
 from typing import Any
 
 from seedbench.core import SeedbenchError
+from seedbench.policy.adapter import has_adapter, merged
 from seedbench.policy.hf import HFPolicy
+from seedbench.train.optimizer import Optimizer
+from seedbench.train.shard import gathered, like
 
 KEPT = 2
+ADAPTER = "adapter.safetensors"
 
 
-def save(out: Path, policy: HFPolicy, optimizer: Any, state: Mapping[str, Any]) -> Path:
-    """Write checkpoint state["update"] and drop those before the last one."""
+def save(out: Path, policy: HFPolicy, optimizer: Optimizer, state: Mapping[str, Any], main: bool = True) -> None:
+    """Write checkpoint state["update"] and drop those before the last one. All processes call it, `main` writes."""
     from safetensors.torch import save_file
 
+    adapter = has_adapter(policy.model)
+    own = gathered(optimizer.named if adapter else policy.model.state_dict(), main)
+    moments = gathered(optimizer.state(), main)
+    if not main:
+        return
     folder = out / "checkpoints" / f"{state['update']:06d}"
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    policy.save(part)
-    save_file(_moments(policy.model, optimizer), part / "optimizer.safetensors")
+    if adapter:
+        save_file({name: tensor.contiguous() for name, tensor in own.items()}, part / ADAPTER)
+    else:
+        policy.save(part, own)
+    save_file({name: tensor.contiguous() for name, tensor in moments.items()}, part / "optimizer.safetensors")
     (part / "state.json").write_text(json.dumps(dict(state)) + "\n", encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(part, folder)
     for old in _all(out)[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
-    return folder
+
+
+def finish(out: Path, policy: HFPolicy, main: bool = True) -> None:
+    """Leave a plain model folder, an adapter added in. All processes call it, `main` writes."""
+    state = gathered(policy.model.state_dict(), main)
+    if main:
+        policy.save(out, merged(policy.model, state))
 
 
 def latest(out: Path) -> Path | None:
@@ -43,37 +64,38 @@ def latest(out: Path) -> Path | None:
     return next(reversed(_all(out)), None)
 
 
-def restore(folder: Path, model: Any, optimizer: Any) -> dict[str, Any]:
-    """Give the optimizer its moments back and return the state. Raises SeedbenchError for a damaged checkpoint."""
+def restore(folder: Path, policy: HFPolicy, optimizer: Optimizer) -> dict[str, Any]:
+    """Give adapter and optimizer their tensors back and return the state. Raises SeedbenchError for a damaged one.
+
+    The weights of a run without an adapter are loaded before, from the folder itself.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
-        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        moments = load_file(folder / "optimizer.safetensors", device=str(model.device))
-        named = _named(model)
-        for name, weight in named.items():
-            own = {k: moments[f"{name}.{k}"] for k in ("exp_avg", "exp_avg_sq", "step") if f"{name}.{k}" in moments}
-            if own:
-                optimizer.state[weight] = own
-        return {"update": int(state["update"]), "cursor": int(state["cursor"]), "memory": dict(state["memory"])}
+        state: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        if has_adapter(policy.model):
+            _fill(optimizer.named, load_file(folder / ADAPTER))
+        moments = load_file(folder / "optimizer.safetensors")
+        weights = optimizer.masters
+        optimizer.load({k: like(v, weights[k.rpartition(".")[0]]) for k, v in moments.items()})
+        numbers = {"update": int(state["update"]), "cursor": int(state["cursor"])}
+        return {**numbers, "base": state.get("base"), "memory": dict(state["memory"])}
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise SeedbenchError(
             f"{folder} is damaged ({type(error).__name__}: {error}): remove it, and --resume takes the one before."
         ) from error
 
 
+def _fill(weights: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+    import torch
+
+    if set(weights) != set(tensors):
+        raise ValueError("its tensors are not those of the adapter")
+    with torch.no_grad():
+        for name, weight in weights.items():
+            weight.copy_(like(tensors[name], weight))
+
+
 def _all(out: Path) -> list[Path]:
     return sorted(p for p in (out / "checkpoints").glob("[0-9]" * 6) if (p / "state.json").is_file())
-
-
-def _named(model: Any) -> dict[str, Any]:
-    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-
-
-def _moments(model: Any, optimizer: Any) -> dict[str, Any]:
-    return {
-        f"{name}.{key}": value.contiguous()
-        for name, weight in _named(model).items()
-        for key, value in optimizer.state.get(weight, {}).items()
-    }

@@ -2,44 +2,97 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Any
+
+from seedbench.core import SeedbenchError
 from seedbench.exam import Config, plan
-from seedbench.policy.fresh import load_policy, shipped
-from seedbench.policy.loading import find_folder
+from seedbench.policy.fresh import fresh_policy, shipped
+from seedbench.policy.loading import pick_device, require_train
 from seedbench.train.args import Args, SftArgs
+from seedbench.train.memory import adapter_parameters, estimate
 
 
-def describe(args: Args | SftArgs, page: str) -> str:
-    """A few lines of text. The model's size comes from its config; nothing is trained or written."""
+def describe(args: Args | SftArgs, page: str, parameters: float | None = None) -> str:
+    """A few lines of text. The model's size comes from its config; nothing is trained, written or downloaded."""
     exam = plan(Config("train", env=args.env, split="train", data=args.data))[0]
-    size = parameters(args.model, args.env)
-    wide = 2 if isinstance(args, Args) and args.dtype == "bfloat16" else 4
-    copies = {"weights": size * wide, "gradients": size * wide, "AdamW": 2 * size * wide}
-    if isinstance(args, Args) and args.kl:
-        copies["reference model"] = size * wide
-    memory = ", ".join(f"{name} {n / 2**30:.2f} GiB" for name, n in copies.items())
+    lines = [f"{page} on {exam.env_id} ({args.data}): {len(exam.tasks['train'])} train tasks"]
     if isinstance(args, Args):
-        episodes = f"{args.tasks} tasks x {args.group} episodes = {args.updates * args.tasks * args.group} episodes"
-        work = f"{episodes} of at most {args.max_steps or exam.protocol['max_steps']} steps"
+        episodes = args.updates * args.tasks * args.group
+        lines.append(
+            f"{args.updates} updates x {args.tasks} tasks x {args.group} episodes = {episodes} episodes of at most "
+            f"{args.max_steps or exam.protocol['max_steps']} steps"
+        )
+        lines += _replies(args)
+        shape = args
     else:
-        work = f"{args.rows} rows of {args.demonstrations or len(exam.tasks['train'])} demonstrations"
-    return "\n".join(
-        [
-            f"{page} on {exam.env_id} ({args.data}): {len(exam.tasks['train'])} train tasks",
-            f"{args.updates} updates x {work}",
-            f"{args.model}: {size / 1e6:.2f} M parameters; {memory}; activations and the KV cache come on top",
-            f"into {args.out or '(no --out given)'}",
-        ]
+        lines.append(f"{args.updates} updates x {args.rows} rows of "
+                     f"{args.demonstrations or len(exam.tasks['train'])} demonstrations")  # fmt: skip
+        shape = Args(dtype="float32")
+    lines += _memory(args.model, args.env, shape, args.device, parameters, page == "sft")
+    return "\n".join([*lines, f"into {args.out or '(no --out given)'}"])
+
+
+def _replies(args: Args) -> list[str]:
+    prompt = f"at most {args.max_prompt_tokens}" if args.max_prompt_tokens else "as long as the model's context allows"
+    again = f"; groups without spread are drawn again, {args.resample} rounds at most" if args.resample else ""
+    step = f"about {args.mini_batch_rows} rows" if args.mini_batch_rows else f"1 part in {args.mini_batches}"
+    return [f"prompts {prompt}, replies at most {args.max_new_tokens} tokens; an optimizer step takes {step}{again}"]
+
+
+def _memory(model: str, env: str, args: Args, device: str, parameters: float | None, sft: bool) -> list[str]:
+    """Size and memory. Raises SeedbenchError for a model whose size is not known here."""
+    require_train()
+    bf16 = args.dtype == "bfloat16" or (args.dtype == "auto" and pick_device(device).type == "cuda")
+    net = _meta(model, env, parameters is not None)
+    size = int(parameters) if net is None else int(net.num_parameters())  # type: ignore[arg-type]
+    if args.lora_rank and net is None:
+        raise SeedbenchError(f"The size of a LoRA adapter follows from {model}'s config.json: put that folder here.")
+    trained = adapter_parameters(net, args.lora_rank) if args.lora_rank else size
+    config = None if net is None or sft else net.config.get_text_config()
+    found = estimate(args, size, trained, bf16, config)
+    words = ", ".join(f"{name} {n / 2**30:.2f}" for name, n in found.items())
+    told = (
+        "" if sft or config is not None else "; KV cache and activations depend on its config.json, which is not here"
     )
+    kind = "bfloat16" if bf16 else "float32"
+    return [
+        f"{model}: {size / 1e6:.2f} M parameters, in {kind}, and {trained / 1e6:.2f} M trained",
+        f"memory, estimated (seedbench/train/memory.py says how), in GiB: {words}{told}; in all "
+        f"{sum(found.values()) / 2**30:.2f}",
+    ]
 
 
-def parameters(model: str, env: str) -> int:
-    """Parameters of what --model names, counted without making its weights."""
+def _meta(model: str, env: str, known: bool) -> Any:
+    """The model without its weights; None where its config is not here and its size is `known` otherwise."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     if model == "fresh":
-        return int(load_policy(model, env).model.num_parameters())
-    folder = shipped(env) if model == "tiny" else find_folder(model)
+        return fresh_policy(shipped("tokenizer")).model
+    folder = shipped(env) if model == "tiny" else _config_folder(model)
+    if folder is None and known:
+        return None
+    if folder is None:
+        raise SeedbenchError(
+            f"{model} is no folder here and not in the local cache, so its size is not known: download it first "
+            f"(`hf download {model}`), or give its size, as in --parameters 3.09e9."
+        )
     with torch.device("meta"):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        return int(AutoModelForCausalLM.from_config(config, trust_remote_code=False).num_parameters())
+        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+
+
+def _config_folder(model: str) -> Path | None:
+    """Where config.json lies: the folder itself, or the cache of a hub id. Nothing is downloaded."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    if os.path.isdir(model):
+        return Path(model)
+    try:
+        found = try_to_load_from_cache(model, "config.json")
+    except HFValidationError:
+        return None
+    return Path(found).parent if isinstance(found, str) else None

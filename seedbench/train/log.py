@@ -19,9 +19,10 @@ CURVES = ("success", "loss", "grad_norm", "entropy", "invalid_rate", "episode_st
 class Log:
     """Opened at update `done` of `total`: later lines of an interrupted run are dropped, as they come again."""
 
-    def __init__(self, out: Path, done: int, total: int, quiet: bool = False):
+    def __init__(self, out: Path, done: int, total: int, quiet: bool = False, tracker: Any = None):
         self.path = out / FILE
         self.quiet = quiet
+        self.tracker = tracker
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self.bar = Progress(*columns, console=Console(stderr=True), disable=quiet)
         self.task = self.bar.add_task("update", total=total, completed=done)
@@ -36,6 +37,8 @@ class Log:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.bar.stop()
+        if self.tracker is not None:
+            self.tracker.finish()
 
     def write(self, figures: Mapping[str, Any]) -> None:
         """Append one update's line."""
@@ -44,6 +47,9 @@ class Log:
         line = json.dumps(dict(figures), allow_nan=False)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
+        if self.tracker is not None:
+            numbers = {k: v for k, v in figures.items() if isinstance(v, int | float) and k != "update"}
+            self.tracker.log(numbers, step=figures["update"])
         words = f"success {figures['success']:.2f}  loss {figures['loss']:+.3f}  |g| {figures['grad_norm']:.2f}"
         self.bar.update(self.task, completed=figures["update"], description=words)
 

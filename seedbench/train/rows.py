@@ -40,19 +40,24 @@ class Row:
     logp_teacher: Sequence[float] = ()  # empty where hindsight has nothing to say
 
 
+def earned(trajectory: Trajectory, reward: str, scale: float) -> float:
+    """What an episode is worth in training."""
+    return scale * (float(trajectory.success) if reward == "success" else trajectory.score)
+
+
 def rows_of(trajectories: Sequence[Trajectory], groups: Sequence[int], reward: str, scale: float) -> list[Row]:
     """Rows of every trajectory that ended; one whose environment or agent crashed teaches nothing and has none."""
     rows = []
     for i, (trajectory, group) in enumerate(zip(trajectories, groups, strict=True)):
         if trajectory.ended == "error":
             continue
-        earned = scale * (float(trajectory.success) if reward == "success" else trajectory.score)
+        worth = earned(trajectory, reward, scale)
         for t, step in enumerate(trajectory.steps):
             tokens = step.reply.tokens
             assert tokens is not None, "a policy's replies carry their tokens"
             rows.append(
                 Row(tokens.prompt_ids, tokens.completion_ids, tokens.logprobs, step.view, group, i, t,
-                    earned, trajectory.success, step.format_valid)
+                    worth, trajectory.success, step.format_valid)
             )  # fmt: skip
             rows[-1].logp_old = tokens.logprobs
     return rows

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from seedbench.core import SeedbenchError
+from seedbench.train.optimizer import Optimizer
 from seedbench.train.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -14,11 +16,14 @@ if TYPE_CHECKING:
 class Share:
     """The part's gradient over the passes of one optimizer step. It costs a second backward pass for each."""
 
-    def __init__(self, model: Any):
+    def __init__(self, optimizer: Optimizer, ranks: Ranks):
         import torch
 
-        self.weights = [p for p in model.parameters() if p.requires_grad]
-        self.gradients: list[Tensor] = [torch.zeros_like(p) for p in self.weights]
+        if ranks.shards:
+            raise SeedbenchError("--share-every needs whole gradients in each process: leave out --shard or it.")
+        self.optimizer, self.ranks = optimizer, ranks
+        self.weights = list(optimizer.named.values())
+        self.gradients: list[Tensor] = [torch.zeros_like(m) for m in optimizer.masters.values()]
 
     def add(self, part: Tensor) -> None:
         """Differentiate the part of one pass's loss, whose graph stays for the whole loss's backward pass."""
@@ -29,15 +34,15 @@ class Share:
             if one is not None:
                 total += one
 
-    def of_the_rest(self, ranks: Ranks) -> list[float]:
+    def of_the_rest(self) -> list[float]:
         """[|part| / |whole - part|], read when every pass has gone backward; empty where the rest has no gradient."""
         import torch
 
         part = rest = 0.0
-        for weight, own in zip(self.weights, self.gradients, strict=True):
-            whole = torch.zeros_like(weight) if weight.grad is None else weight.grad
+        for master, own in zip(self.optimizer.masters.values(), self.gradients, strict=True):
+            whole = torch.zeros_like(master) if master.grad is None else master.grad
             both = torch.stack([own, whole - own])
-            if ranks.world > 1:
+            if self.ranks.world > 1:
                 from accelerate.utils import reduce
 
                 both = reduce(both, "sum")

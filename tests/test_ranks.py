@@ -1,0 +1,66 @@
+"""Two processes, with whole copies of the model or with parts of it (FSDP2, gloo), make the update of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seedbench.core import SeedbenchError
+from tests.tiny import one_sentence, one_torch_thread, tiny_folder
+from tests.two_ranks import RUNS, settings
+
+torch = pytest.importorskip("torch")
+grpo = pytest.importorskip("seedbench.baselines.grpo")
+one_thread = pytest.fixture(autouse=True)(one_torch_thread)
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.slow  # half a minute on an idle core: three trainings in two processes
+def test_two_processes_make_the_updates_of_one(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    folder = tiny_folder(tmp_path / "model", max_position_embeddings=4096)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    two = tmp_path / "two"
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    script = [str(ROOT / "tests" / "two_ranks.py"), str(folder), str(two)]
+    done = subprocess.run([*launch, *script], env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-4000:]
+    start = load_file(folder / "model.safetensors")
+    for name, options in RUNS.items():
+        out = grpo.run(settings(str(folder), tmp_path / name, **(options | {"shard": False})))
+        one, both = load_file(out / "model.safetensors"), load_file(two / name / "model.safetensors")
+        assert one.keys() == both.keys() == start.keys()  # a plain folder, however it was trained
+        assert max(float((one[k] - start[k]).abs().max()) for k in one) > 1e-4
+        assert max(float((one[k] - both[k]).abs().max()) for k in one) < 1e-5
+        lines = [
+            [json.loads(x) for x in (where / "metrics.jsonl").read_text().splitlines()] for where in (out, two / name)
+        ]
+        for a, b in zip(*lines, strict=True):
+            assert a["prompt_digest"] == b["prompt_digest"] and a["resampled"] == b["resampled"]
+            assert b["processes"] == 2 and a["grad_norm"] == pytest.approx(b["grad_norm"], rel=1e-4)
+            assert a["loss"] == pytest.approx(b["loss"], abs=1e-5) and a["kl"] == pytest.approx(b["kl"], abs=1e-5)
+    resumed, before = (load_file(two / "fsdp" / f"{name}.safetensors") for name in ("model", "before"))
+    assert all(torch.equal(resumed[k], before[k]) for k in before)
+    # ... and in one: the checkpoint holds whole tensors.
+    shutil.copytree(two / "fsdp", tmp_path / "moved")
+    (tmp_path / "moved" / "model.safetensors").unlink()
+    alone = grpo.run(settings(str(folder), tmp_path / "moved", **(RUNS["fsdp"] | {"shard": False})), resume=True)
+    after = load_file(alone / "model.safetensors")
+    assert max(float((after[k] - before[k]).abs().max()) for k in before) < 1e-5
+
+
+def test_fsdp_1_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from seedbench.train.ranks import Ranks
+
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("FSDP_VERSION", "1")
+    with pytest.raises(SeedbenchError) as raised:
+        Ranks()
+    one_sentence(raised, "fsdp_version: 2")

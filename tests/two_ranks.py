@@ -1,0 +1,32 @@
+"""What tests/test_ranks.py runs in two processes: `torchrun tests/two_ranks.py MODEL OUT`, several short trainings."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from seedbench.train.args import Args
+
+RUNS: dict[str, dict[str, Any]] = {
+    "ddp-lora": {"lora_rank": 4, "kl": 0.1, "resample": 1},
+    "fsdp": {"shard": True, "kl": 0.1, "activation_checkpointing": True, "mini_batches": 2, "token_budget": 3000},
+    "fsdp-lora": {"shard": True, "lora_rank": 4, "kl": 0.1},
+}
+
+
+def settings(model: str, out: Path, **more: Any) -> Args:
+    """Three groups over two ranks, so that one has more rows, and more passes, than the other."""
+    given: dict[str, Any] = {"updates": 2, "tasks": 3, "group": 2, "max_new_tokens": 8, "max_steps": 3, "save_every": 1}
+    return Args(model=model, out=str(out), threads=1, **(given | more))
+
+
+if __name__ == "__main__":
+    from seedbench.baselines import grpo
+
+    for name, options in RUNS.items():
+        grpo.run(settings(sys.argv[1], Path(sys.argv[2]) / name, **options))
+    # A checkpoint of two processes goes on in two: the last update again.
+    out = Path(sys.argv[2]) / "fsdp"
+    (out / "model.safetensors").rename(out / "before.safetensors")
+    grpo.run(settings(sys.argv[1], out, **RUNS["fsdp"]), resume=True)
