@@ -93,7 +93,7 @@ def _play_again(run: Run, exam: Exam, chunk: list[Told], wrong: Wrong) -> dict[K
     episodes, wanted = [], {}
     for number, name, line, _ in chunk:
         task = known.get((line["split"], line["task"]))
-        episode = Episode(task, run.configs[0].seed, line["trial"], exam.hint) if task else None
+        episode = Episode(task, run.configs[0].seed, line["trial"], exam.hint(task)) if task else None
         if episode is None or episode.env_seed != line["seed"]:
             why = "its seed does not follow from the run's" if episode else "the exam holds no such task"
             wrong("prompt", place(number, name), f"{why}: its random streams could be chosen freely.")

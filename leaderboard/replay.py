@@ -67,7 +67,7 @@ class Replayer:
 
     def _episode(self, line: Record, exam: Exam) -> Episode:
         task = self.tasks[exam.env_id, line["split"]][line["task"]]
-        return Episode(task, self.seed, line["trial"], exam.hint)
+        return Episode(task, self.seed, line["trial"], exam.hint(task))
 
 
 class Stored(Agent):

@@ -145,7 +145,7 @@ def _row(run: Run, r: Result, exam: Exam, agent: Agent, beacon: str, count: int,
         raise Unreadable(f"{r.env} {r.split} claims a rate over no task.")
     seed, tasks = draw(run.results.chain_head, beacon, exam.tasks[r.split], count)
     agent.sampling, agent.prompt, agent.env = exam.sampling, exam.prompt, exam.env_id
-    episodes = [Episode(task, seed, 0, exam.hint) for task in tasks]
+    episodes = [Episode(task, seed, 0, exam.hint(task)) for task in tasks]
     shown = bar.add_task(f"{r.env} {r.split}", total=len(episodes))
     won = 0
     for t in play(exam.make, episodes, agent, slots=_SLOTS, prompt=exam.prompt, mode=run.mode):

@@ -15,6 +15,7 @@ from seedbench.commands.data import Data
 from seedbench.commands.index import Index
 from seedbench.commands.live import Doctor, Play, Serve
 from seedbench.commands.runs import Eval, Table
+from seedbench.commands.skills import Skills
 from seedbench.commands.submit import Submit, Verify
 from seedbench.commands.train import Train
 from seedbench.core import InfrastructureError, SeedbenchError
@@ -24,6 +25,7 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 Command = (
     Annotated[Eval, subcommand("eval")]
     | Annotated[Train, subcommand("train")]
+    | Annotated[Skills, subcommand("skills")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Table, subcommand("table")]
     | Annotated[Board, subcommand("board")]

@@ -270,6 +270,10 @@ class TextEnv(gym.Env[str, str], ABC):
         """
         return None
 
+    def secrets(self, task: Task) -> tuple[str, ...]:
+        """Texts that a lesson about `task` must not hold, as they would give its answer away."""
+        return ()
+
     @staticmethod
     def typed(line: str) -> str:
         """The action that a person means by a typed line."""

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
@@ -20,6 +21,8 @@ from seedbench.remote import connect, served_by
 from seedbench.rollout import Episode
 
 SPLITS = ("train", "dev", "seen", "unseen", "paper")
+STATIC = "static"  # the skill that is a text of the bank, by the kind of task
+BANK = "seedbench.baselines.skills.bank"
 STATED = ("seed", "trials", "limit", "preset", "parse", "skill", "backend")  # of Config, for all environments alike
 
 
@@ -34,7 +37,7 @@ class Config:
     trials: int = 1
     limit: int | None = None
     seed: int = 0
-    skill: str = ""  # the text of the lesson that the agent sees at every turn
+    skill: str = ""  # the text of the lesson that the agent sees at every turn, or STATIC
     parse: Mode = "strict"
     preset: str = "seedbench"
     backend: str | None = None
@@ -93,23 +96,27 @@ class Exam:
     protocol: dict[str, Any]
     data: str
     slots: int  # episodes under way at a time
-    hint: str  # a lesson that the agent sees at every turn
+    skill: str  # as Config has it
 
     def first_prompt(self) -> list[Message]:
         """The messages of the first task's first turn, for people to read: records hold prompts as digests only."""
         task = next(tasks[0] for tasks in self.tasks.values() if tasks)
         env = self.make()
         observation, info = env.reset(seed=0, options={"task": task.id})
-        messages = self.prompt.render(View(info["goal"], observation, tuple(info["admissible"]), (), self.hint))
+        messages = self.prompt.render(View(info["goal"], observation, tuple(info["admissible"]), (), self.hint(task)))
         env.close()
         return messages
+
+    def hint(self, task: Task) -> str:
+        """The lesson that the agent sees at every turn of a task; "" for none."""
+        return import_module(BANK).static(task) if self.skill == STATIC else self.skill
 
     def episodes(self, config: Config) -> Iterator[Episode]:
         """Manifest order: split by split, task by task, trial by trial."""
         for tasks in self.tasks.values():
             for task in tasks:
                 for trial in range(config.trials):
-                    yield Episode(task, config.seed, trial, self.hint)
+                    yield Episode(task, config.seed, trial, self.hint(task))
 
 
 def environments(names: str) -> list[str]:
@@ -187,7 +194,10 @@ def _exam(env_id: str, config: Config) -> Exam:
     data = "mini" if probe.data == "mini" else "real"
     slots = min(config.batch, probe.max_sessions or config.batch)
     made = partial(make, **kwargs)
-    return Exam(env_id, made, prompt, sampling, tasks, part, pinned, protocol, data, slots, config.skill)
+    exam = Exam(env_id, made, prompt, sampling, tasks, part, pinned, protocol, data, slots, config.skill)
+    for task in (of_split[0] for of_split in tasks.values() if of_split):
+        exam.hint(task)  # an environment without a bank is found now
+    return exam
 
 
 def preset_of(env: TextEnv, env_id: str, name: str) -> Preset:

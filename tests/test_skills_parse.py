@@ -15,6 +15,8 @@ from seedbench.core import Lesson
 GOOD = '{"episode_summary":"It worked.","episode_skill":"Open what is closed."}'
 LESSON = Lesson("It worked.", "Open what is closed.")
 DEEP = 100_000
+PIECES = [*"{}[]()'\",:\\-\n ", '"episode_skill"', "'episode_skill'", "episode_summary", "true", "1e999", "<think>",
+          "</think>", "```", "é", "\x00", "\ud800"]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", [
@@ -47,7 +49,8 @@ def test_a_lesson_is_found_whatever_stands_around_it(text: str) -> None:
     '{"episode_skill": ["Open it."]}', '{"episode_skill": null}', '{"episode_skill": "..."}', '{"episode_skill": "  "}',
     '{"episode_skill": "Open it', '{"episode_summary": "It worked."}', "{'episode_skill': open('x').read()}",
     "{'episode_skill': 'a' * 9}", "{'episode_skill': f'{1}'}", "{'episode_skill': " + "(" * DEEP,
-    "{'episode_skill': " + "-" * 8_000 + "1}", '{"episode_skill": ' + "[" * DEEP, '{"episode_skill": ' + "9" * 9_000 + "}",
+    "{'episode_skill': " + "-" * 8_000 + "1}", '{"episode_skill": ' + "[" * DEEP,
+    '{"episode_skill": ' + "9" * 9_000 + "}",
     "{" * DEEP + '"episode_skill": "x"', '{"episode_skill":' * DEEP, "{'episode_skill': '" + "\\" * DEEP,
     "<think>" * DEEP, "," + " " * DEEP + "}" + '{"episode_skill":',
 ])  # fmt: skip
@@ -78,8 +81,7 @@ def test_what_is_dumped_is_read_back(summary: str, skill: str, before: str, afte
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.sampled_from([*"{}[]()'\",:\\-\n ", '"episode_skill"', "'episode_skill'", "episode_summary", "true",
-                                 "1e999", "<think>", "</think>", "```", "é", "\x00", "\ud800"])).map("".join))  # fmt: skip
+@given(st.lists(st.sampled_from(PIECES)).map("".join))
 def test_hostile_text_never_raises(text: str) -> None:
     told = parse(text)
     assert told is None or (told.skill == clean(told.skill, LONGEST_SKILL) != "")

@@ -11,9 +11,22 @@ from typing import Any, ClassVar, Literal
 import gymnasium as gym
 import numpy as np
 
-from seedbench.core import EpisodeOver, Info, Mode, Parsed, Preset, Retriever, SeedbenchError, Task, TextEnv
+from seedbench.core import (
+    EpisodeOver,
+    Info,
+    Lesson,
+    Mode,
+    Parsed,
+    Preset,
+    Retriever,
+    SeedbenchError,
+    Task,
+    TextEnv,
+    Trajectory,
+)
 from seedbench.envs.searchqa import oracle, scoring, tags
 from seedbench.envs.searchqa.data import Dataset, Question, open_dataset
+from seedbench.envs.searchqa.lessons import Played, learn
 from seedbench.envs.searchqa.protocols import PROTOCOLS
 from seedbench.envs.searchqa.retrieval import find, open_retriever
 from seedbench.prompts import Prompt, sha256_json
@@ -211,6 +224,26 @@ class SearchQAEnv(TextEnv):
 
     def pinned(self, split: str) -> bool:
         return self.dataset.pinned(split)
+
+    def lesson(self, trajectory: Trajectory) -> Lesson | None:
+        """Searches again for what the episode searched for."""
+        return learn(trajectory, self.dataset.question(trajectory.task.id), self._again(trajectory))
+
+    def _again(self, trajectory: Trajectory) -> Played:
+        other = self.clone()
+        other.reset(seed=trajectory.seed, options={"task": trajectory.task.id})
+        for step in trajectory.steps:
+            other.step(step.action)
+            if other._over:
+                break
+        return Played([self._rules.read(step.action) for step in trajectory.steps], frozenset(other._found))
+
+    def secrets(self, task: Task) -> tuple[str, ...]:
+        """The answers, and the titles of gold passages that the question does not name."""
+        question = self.dataset.question(task.id)
+        named = scoring.normalise(question.question)
+        titles = [hop.title for hop in question.evidence if scoring.normalise(hop.title) not in named]
+        return tuple(dict.fromkeys(filter(None, (*question.golds, *titles))))
 
     def parse(self, text: str, mode: Mode = "strict") -> Parsed:
         return PROTOCOLS[self.reward].parse(text, mode)

@@ -15,10 +15,23 @@ from typing import Any, ClassVar, Literal
 import gymnasium as gym
 import numpy as np
 
-from seedbench.core import EpisodeOver, Info, Mode, Parsed, Preset, SeedbenchError, Task, TextEnv, stream
+from seedbench.core import (
+    EpisodeOver,
+    Info,
+    Lesson,
+    Mode,
+    Parsed,
+    Preset,
+    SeedbenchError,
+    Task,
+    TextEnv,
+    Trajectory,
+    stream,
+)
 from seedbench.envs.webshop import oracle
 from seedbench.envs.webshop.data import Dataset, open_dataset
 from seedbench.envs.webshop.goals import Goal
+from seedbench.envs.webshop.lessons import Played, learn
 from seedbench.envs.webshop.nouns import Tagger, open_tagger
 from seedbench.envs.webshop.pages import Page, act, clickables, executable, refusal
 from seedbench.envs.webshop.rendering import RENDERINGS, Session
@@ -214,6 +227,26 @@ class WebShopEnv(TextEnv):
 
     def pinned(self, split: str) -> bool:
         return self.dataset.pinned(split)
+
+    def lesson(self, trajectory: Trajectory) -> Lesson | None:
+        return learn(trajectory, self.dataset.goal(trajectory.task.id), self._again(trajectory), self.catalogue)
+
+    def _again(self, trajectory: Trajectory) -> Played:
+        """The pages of an episode, by its actions, in an environment apart."""
+        other = self.clone()
+        other.reset(seed=trajectory.seed, options={"task": trajectory.task.id})
+        pages = []
+        for step in trajectory.steps:
+            other.step(step.action)
+            pages.append(other._page)
+            if other._over:
+                break
+        return Played(pages, other._parts)
+
+    def secrets(self, task: Task) -> tuple[str, ...]:
+        goal = self.dataset.goal(task.id)
+        title = self.catalogue.product(goal.asin).title if goal.asin in self.catalogue else goal.name
+        return tuple(dict.fromkeys(filter(None, (goal.asin, goal.name, title))))
 
     def parse(self, text: str, mode: Mode = "strict") -> Parsed:
         return parse_tagged(text, mode)

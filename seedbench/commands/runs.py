@@ -53,7 +53,8 @@ class Eval:
     resume: OptPath = None
     """Finish the run in this folder; every other option is restored from it."""
     skill: str = "none"
-    """none, or a text file whose content the agent sees as a lesson under the task line."""
+    """none, or what the agent sees as a lesson under the task line: static (of the bank that comes with seedbench, by
+    the kind of task; baselines/skills/bank) or the content of a text file."""
     parse: Literal["strict", "tolerant"] = "strict"
     """tolerant forgives case, spacing, articles, final punctuation and missing closing tags; recorded."""
     preset: str = "seedbench"
@@ -125,7 +126,7 @@ class Eval:
 
         names = {f.name for f in fields(Config)}
         options = {k: v for k, v in vars(self).items() if k in names}
-        options["skill"] = "" if self.skill == "none" else read_text(Path(self.skill), "--skill")
+        options["skill"] = self._skill()
         assert self.agent is not None
         kind, colon, run = self.agent.partition("replay:")
         # Absolute, so that the run can be resumed from any folder. (Not resolve(): it fails on loops of links.)
@@ -140,6 +141,15 @@ class Eval:
             played = vars(evaluate.config_of(Path(run)))
             options |= {k: played[k] for k in names - self._given()}
         return Config(**options)
+
+    def _skill(self) -> str:
+        from seedbench.exam import STATIC
+
+        if self.skill in ("none", STATIC):
+            return "" if self.skill == "none" else STATIC
+        if (text := read_text(Path(self.skill), "--skill")) == STATIC:
+            raise SeedbenchError(f"--skill {self.skill} says {STATIC!r} alone, which means the bank: write a lesson.")
+        return text
 
 
 @dataclass(frozen=True)
