@@ -259,6 +259,26 @@ def test_rlsd_scales_advantages(advantage: float, gap: float, update: int, scale
     assert got.tolist() == pytest.approx([scaled, 3.0], abs=1e-5)
 
 
+def test_recipes_are_grpos_with_the_papers_own_constants(capsys: pytest.CaptureFixture[str]) -> None:
+    from seedbench.train import recipes
+    from seedbench.train.args import Args
+    from seedbench.train.hints import SkillGrpoArgs
+
+    for name in (n.removeprefix("grpo-") for n in recipes.names() if n.startswith("grpo-qwen")):
+        plain = vars(Args.load(recipes.find(f"grpo-{name}")))
+        one = SeedArgs.load(recipes.find(f"seed-{name}"))
+        assert isinstance(one, SeedArgs) and vars(one) == plain | {
+            "skills": "own", "analysis_tokens": 4096, "failed_only": False, "opd_start": 0, "opd_stop": None,
+            "share_every": 0, "lambda_opd": 0.01, "beta_opd": 5.0, "gate": "learned",
+        }  # fmt: skip
+        far = {"max_steps": 50, "history": 2} if plain["env"] == "alfworld" else {}  # SDAR's, where it differs
+        more = {"skill": "static", "analysis_tokens": 128}
+        assert vars(SkillGrpoArgs.load(recipes.find(f"skill-grpo-{name}"))) == plain | far | more
+    command("train", "seed", "--recipe", "seed-qwen2.5-3b-alfworld", "--dry-run", "--parameters", "3.09e9")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "128 episodes an update are analysed" in said and "at most 4096 tokens" in said and "30 steps" in said
+
+
 def test_relatives_through_the_command_line(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "rlsd"
     command("train", "relatives", "--method", "rlsd", "--skills", "rules", "--model", folder, "--out", out, "--updates",
