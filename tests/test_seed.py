@@ -276,7 +276,7 @@ def test_recipes_are_grpos_with_the_papers_own_constants(capsys: pytest.CaptureF
         assert vars(SkillGrpoArgs.load(recipes.find(f"skill-grpo-{name}"))) == plain | far | more
     command("train", "seed", "--recipe", "seed-qwen2.5-3b-alfworld", "--dry-run", "--parameters", "3.09e9")
     said = " ".join(capsys.readouterr().out.split())
-    assert "128 episodes an update are analysed" in said and "at most 4096 tokens" in said and "30 steps" in said
+    assert "128 times an update, an analysis reads" in said and "at most 4096 tokens" in said and "30 steps" in said
 
 
 def test_relatives_through_the_command_line(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

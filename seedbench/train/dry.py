@@ -44,22 +44,28 @@ def _replies(args: Args) -> list[str]:
 
 def _hints(args: Args, steps: int) -> list[str]:
     """What the actor or the re-scoring teacher is told, and what it costs beside GRPO."""
-    episode = (
-        f"an episode of at most {steps} steps, each with its observation and a reply of {args.max_new_tokens} tokens"
-    )
-    analysis = f"the analysis reads {episode} at most, and writes at most {getattr(args, 'analysis_tokens', 0)} tokens, greedily"
     if isinstance(args, SkillGrpoArgs):
         told = f"the actor sees the skill {args.skill} at every step"
-        return [f"{told}; {analysis}, once a kind of task and update" if args.skill == "hindsight" else told]
+        again = f"once a kind of task and update, {_analysis(args, steps, args.analysis_tokens)}"
+        return [f"{told}; {again}" if args.skill == "hindsight" else told]
     if not isinstance(args, HindsightArgs) or args.skills == "none":
         return []
     which = "failed episode" if args.failed_only else "episode"
     last = "" if args.opd_stop is None else f" to {args.opd_stop}"
-    lines = [f"the teacher sees {args.skills} skills from update {args.opd_start}{last}: each row of a {which} that has "
-             "one is scored once more, with the skill in its prompt"]  # fmt: skip
+    lines = [
+        f"the teacher sees {args.skills} skills from update {args.opd_start}{last}: each row of a {which} that has one "
+        "is scored once more, with the skill in its prompt"
+    ]
     if args.skills in ("own", "shuffled"):
-        lines.append(f"{args.tasks * args.group} episodes an update are analysed: {analysis}")
+        lines.append(f"{args.tasks * args.group} times an update, {_analysis(args, steps, args.analysis_tokens)}")
     return lines
+
+
+def _analysis(args: Args, steps: int, new: int) -> str:
+    return (
+        f"an analysis reads an episode (at most {steps} steps, each an observation and a reply of at most "
+        f"{args.max_new_tokens} tokens) and writes at most {new} tokens"
+    )
 
 
 def _memory(model: str, env: str, args: Args, device: str, parameters: float | None, sft: bool) -> list[str]:
