@@ -25,7 +25,7 @@ from seedbench.train.rows import Batch, Row
 if TYPE_CHECKING:
     from torch import Tensor
 
-Metrics = dict[str, "Tensor"]  # sums over the batch's tokens; the loop divides by the token count
+Metrics = dict[str, Any]  # sums over the batch's tokens; the loop divides by the token count
 
 
 def advantages(rows: Sequence[Row], args: Args) -> list[float]:
@@ -83,8 +83,13 @@ def kl_k3(logp: Tensor, logp_ref: Tensor) -> Tensor:
 
 
 def objective(policy: Any, batch: Batch, args: Args) -> tuple[Tensor, Metrics]:
-    """The loss of one pass: sums over its tokens, divided by the tokens of the whole optimizer step."""
+    """The loss of one pass."""
     logp, entropy = policy.score(batch.prompts, batch.completions, args.temperature)
+    return whole_loss(logp, entropy, batch, args)
+
+
+def whole_loss(logp: Tensor, entropy: Tensor, batch: Batch, args: Args) -> tuple[Tensor, Metrics]:
+    """(N,) log-probabilities and entropies to a sum over them, divided by the tokens of the whole optimizer step."""
     loss, metrics = policy_loss(logp, batch, args)
     metrics["entropy"] = entropy.detach().sum()
     if batch.logp_ref is not None:

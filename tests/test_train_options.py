@@ -167,7 +167,7 @@ def test_a_tracker_that_is_not_here(folder: Path, tmp_path: Path, monkeypatch: p
 
 
 def test_recipes_that_ship_can_be_read_and_hold_the_papers_values() -> None:
-    known = {name: Args.load(recipes.find(name), "--recipe") for name in recipes.names()}
+    known = {n: Args.load(recipes.find(n), "--recipe") for n in recipes.names() if n.startswith("grpo-")}
     for model in ("qwen2.5-3b", "qwen2.5-7b", "qwen3-1.7b"):
         a, w, s = (known[f"grpo-{model}-{env}"] for env in ("alfworld", "webshop", "searchqa"))
         assert [x.tasks for x in (a, w, s)] == [16, 16, 128] and {x.group for x in (a, w, s)} == {8}

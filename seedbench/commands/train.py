@@ -13,6 +13,7 @@ from seedbench.commands.common import OptFloat, OptPath, OptStr, lazy
 from seedbench.core import SeedbenchError
 from seedbench.train import recipes
 from seedbench.train.args import Args, SftArgs
+from seedbench.train.hints import RelativesArgs, SeedArgs, SkillGrpoArgs
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,67 @@ class Grpo(_Common):
 
 
 @dataclass(frozen=True)
+class SkillGrpo(_Common):
+    """Skill-GRPO: GRPO whose actor reads a skill at every step; to be evaluated with that skill and without.
+
+    For example:
+
+      seedbench train skill_grpo --env alfworld --model tiny --out runs/skill_grpo
+      seedbench eval --agent runs/skill_grpo --env alfworld --skill static
+      seedbench eval --agent runs/skill_grpo --env alfworld
+    """
+
+    args: OmitArgPrefixes[SkillGrpoArgs] = dataclasses.field(default_factory=SkillGrpoArgs)
+
+    def __call__(self) -> None:
+        args = self.args
+        if args.skill not in ("static", "hindsight", "none"):  # found again from any folder
+            args = dataclasses.replace(args, skill=os.path.abspath(args.skill))
+        self.run("skill_grpo", args)
+
+
+@dataclass(frozen=True)
+class Seed(_Common):
+    """SEED, stage 2: GRPO, and distillation from the same policy that has read its own lesson on each episode.
+
+    For example:
+
+      seedbench train seed --env alfworld --model tiny --out runs/seed
+      seedbench train seed --recipe baselines/recipes/seed-qwen2.5-3b-alfworld.json --data DIR --dry-run
+    """
+
+    args: OmitArgPrefixes[SeedArgs] = dataclasses.field(default_factory=SeedArgs)
+
+    def __call__(self) -> None:
+        self.run("seed", self.args)
+
+
+@dataclass(frozen=True)
+class Relatives(_Common):
+    """Relatives of SEED (OPSD, GRPO + OPSD, SDAR, Skill-SD, RLSD): other uses of a teacher that sees a skill.
+
+    For example:
+
+      seedbench train relatives --method sdar --env alfworld --model tiny --out runs/sdar
+    """
+
+    args: OmitArgPrefixes[RelativesArgs] = dataclasses.field(default_factory=RelativesArgs)
+
+    def __call__(self) -> None:
+        self.run("relatives", self.args)
+
+
+@dataclass(frozen=True)
 class Train:
     """Train a policy; every algorithm is one page in baselines/."""
 
-    command: OmitSubcommandPrefixes[Annotated[Sft, subcommand("sft")] | Annotated[Grpo, subcommand("grpo")]]
+    command: OmitSubcommandPrefixes[
+        Annotated[Sft, subcommand("sft")]
+        | Annotated[Grpo, subcommand("grpo")]
+        | Annotated[SkillGrpo, subcommand("skill_grpo")]
+        | Annotated[Seed, subcommand("seed")]
+        | Annotated[Relatives, subcommand("relatives")]
+    ]
 
     def __call__(self) -> None:
         self.command()

@@ -139,6 +139,15 @@ class Args:
         if self.clip >= 1:
             raise SeedbenchError(f"--clip is {self.clip}: it must be below 1, as ratios are positive.")
 
+    @property
+    def teaches(self) -> bool:
+        """Whether a row without advantage has a gradient where hindsight has scored it."""
+        return False
+
+    def shares(self, update: int) -> bool:
+        """Whether to measure at this update how large the gradient of the objective's own part is."""
+        return False
+
     def dumps(self) -> str:
         """What train.json holds."""
         return json.dumps(dataclasses.asdict(self), indent=1) + "\n"

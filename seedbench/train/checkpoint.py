@@ -79,7 +79,8 @@ def restore(folder: Path, policy: HFPolicy, optimizer: Optimizer) -> dict[str, A
         moments = load_file(folder / "optimizer.safetensors")
         weights = optimizer.masters
         optimizer.load({k: like(v, weights[k.rpartition(".")[0]]) for k, v in moments.items()})
-        return {"update": int(state["update"]), "cursor": int(state["cursor"]), "base": state.get("base")}
+        numbers = {"update": int(state["update"]), "cursor": int(state["cursor"])}
+        return {**numbers, "base": state.get("base"), "memory": dict(state["memory"])}
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise SeedbenchError(
             f"{folder} is damaged ({type(error).__name__}: {error}): remove it, and --resume takes the one before."

@@ -11,6 +11,7 @@ from seedbench.exam import Config, plan
 from seedbench.policy.fresh import fresh_policy, shipped
 from seedbench.policy.loading import pick_device, require_train
 from seedbench.train.args import Args, SftArgs
+from seedbench.train.hints import HindsightArgs, SkillGrpoArgs
 from seedbench.train.memory import adapter_parameters, estimate
 
 
@@ -24,7 +25,7 @@ def describe(args: Args | SftArgs, page: str, parameters: float | None = None) -
             f"{args.updates} updates x {args.tasks} tasks x {args.group} episodes = {episodes} episodes of at most "
             f"{args.max_steps or exam.protocol['max_steps']} steps"
         )
-        lines += _replies(args)
+        lines += [*_replies(args), *_hints(args, args.max_steps or exam.protocol["max_steps"])]
         shape = args
     else:
         lines.append(f"{args.updates} updates x {args.rows} rows of "
@@ -39,6 +40,32 @@ def _replies(args: Args) -> list[str]:
     again = f"; groups without spread are drawn again, {args.resample} rounds at most" if args.resample else ""
     step = f"about {args.mini_batch_rows} rows" if args.mini_batch_rows else f"1 part in {args.mini_batches}"
     return [f"prompts {prompt}, replies at most {args.max_new_tokens} tokens; an optimizer step takes {step}{again}"]
+
+
+def _hints(args: Args, steps: int) -> list[str]:
+    """What the actor or the re-scoring teacher is told, and what it costs beside GRPO."""
+    if isinstance(args, SkillGrpoArgs):
+        told = f"the actor sees the skill {args.skill} at every step"
+        again = f"once a kind of task and update, {_analysis(args, steps, args.analysis_tokens)}"
+        return [f"{told}; {again}" if args.skill == "hindsight" else told]
+    if not isinstance(args, HindsightArgs) or args.skills == "none":
+        return []
+    which = "failed episode" if args.failed_only else "episode"
+    last = "" if args.opd_stop is None else f" to {args.opd_stop}"
+    lines = [
+        f"the teacher sees {args.skills} skills from update {args.opd_start}{last}: each row of a {which} that has one "
+        "is scored once more, with the skill in its prompt"
+    ]
+    if args.skills in ("own", "shuffled"):
+        lines.append(f"{args.tasks * args.group} times an update, {_analysis(args, steps, args.analysis_tokens)}")
+    return lines
+
+
+def _analysis(args: Args, steps: int, new: int) -> str:
+    return (
+        f"an analysis reads an episode (at most {steps} steps, each an observation and a reply of at most "
+        f"{args.max_new_tokens} tokens) and writes at most {new} tokens"
+    )
 
 
 def _memory(model: str, env: str, args: Args, device: str, parameters: float | None, sft: bool) -> list[str]:

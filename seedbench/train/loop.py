@@ -15,10 +15,11 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -40,16 +41,16 @@ from seedbench.train.optimizer import Optimizer
 from seedbench.train.ranks import Ranks
 from seedbench.train.rows import Batch, Row, batch_of, deal, earned, passes, rows_of
 from seedbench.train.sampler import open_sampler, refresh, rescore
+from seedbench.train.share import Share
 from seedbench.train.track import open_tracker
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Metrics = dict[str, "Tensor"]
+Metrics = dict[str, Any]  # sums over the pass's tokens; a pair is a sum and the count that it is to be divided by
 Context = Callable[[Task], str]  # a hint the actor sees while playing (Skill-GRPO)
-Hindsight = Callable[[HFPolicy, Sequence[Trajectory]], Sequence[str]]  # one the re-scoring teacher sees (SEED, SSPO)
 Advantages = Callable[[Sequence[Row], Args], Sequence[float]]
-Objective = Callable[[HFPolicy, Batch, Args], tuple["Tensor", Metrics]]
+Objective = Callable[[HFPolicy, Batch, Any], tuple["Tensor", Metrics]]
 
 
 def plain(task: Task) -> str:
@@ -59,7 +60,7 @@ def plain(task: Task) -> str:
 
 @dataclass
 class Run:
-    """What an update works on; everything but the exam is in a checkpoint."""
+    """What an update works on; everything but the exam is in a checkpoint. `memory` is the page's own, and JSON."""
 
     args: Args
     exam: Exam
@@ -68,6 +69,7 @@ class Run:
     reference: HFPolicy | None  # None where there is no KL, or the adapter is switched off for it
     ranks: Ranks
     sampler: Checkpoint  # plays the episodes: the policy itself, or an engine that is sent its weights
+    memory: dict[str, Any]
     update: int = 0
     cursor: int = 0  # training tasks drawn so far
 
@@ -86,6 +88,16 @@ class Played:
     drawn_again: int = 0  # how many groups those were
 
 
+class Told(NamedTuple):
+    """What hindsight says of a batch: a hint a trajectory ("" for none), and figures for the log, over all ranks."""
+
+    hints: Sequence[str]
+    figures: Mapping[str, float] = MappingProxyType({})
+
+
+Hindsight = Callable[[Run, Sequence[Trajectory]], Told]  # hints that only the re-scoring teacher sees (SEED, SSPO)
+
+
 def train(
     args: Args,
     *,
@@ -93,9 +105,13 @@ def train(
     objective: Objective,
     context: Context = plain,
     hindsight: Hindsight | None = None,
+    memory: dict[str, Any] | None = None,
     resume: bool = False,
 ) -> Path:
-    """Train and leave a model folder in args.out. Raises SeedbenchError; the last checkpoint then stands."""
+    """Train and leave a model folder in args.out. Raises SeedbenchError; the last checkpoint then stands.
+
+    `memory` is what context and hindsight keep between updates (JSON); a resumed run finds in it what it had.
+    """
     loading.require_train()
     if not args.out:
         raise SeedbenchError("--out is missing: name the folder to train into.")
@@ -105,7 +121,7 @@ def train(
     out.mkdir(parents=True, exist_ok=True)
     ranks = Ranks(args.shard)
     ranks.wait()  # all have looked whether a run is there before one begins it
-    run = _open(args, out, resume, ranks)
+    run = _open(args, out, resume, ranks, {} if memory is None else memory)
     if run.ranks.rank == 0:
         (out / "train.json").write_text(args.dumps(), encoding="utf-8")
     main = run.ranks.rank == 0
@@ -124,11 +140,12 @@ def train(
             for row, value in zip(rows, advantages(rows, args), strict=True):
                 row.advantage = value
             apart = _score(run, rows)
+            told: dict[str, float] = {}
             if hindsight is not None:
                 with run.whole():
-                    _teach(run, rows, hindsight(run.policy, batch.trajectories))
+                    told = _teach(run, rows, hindsight(run, batch.trajectories))
             scored = time.perf_counter()
-            figures = _update(run, rows, objective, keep_idle=hindsight is not None)
+            figures = _update(run, rows, objective) | told
             run.update += 1
             figures |= {**sent, **apart,
                         "sync_seconds": synced - started,
@@ -143,7 +160,7 @@ def train(
                 }
             )
             if run.update % args.save_every == 0 and run.update < args.updates:
-                state = {"update": run.update, "cursor": run.cursor, "base": _base(run)}
+                state = {"update": run.update, "cursor": run.cursor, "base": _base(run), "memory": run.memory}
                 checkpoint.save(out, run.policy, run.optimizer, state, main)
         checkpoint.finish(out, run.policy, main)
         if main:
@@ -154,7 +171,7 @@ def train(
     return out
 
 
-def _open(args: Args, out: Path, resume: bool, ranks: Ranks) -> Run:
+def _open(args: Args, out: Path, resume: bool, ranks: Ranks, memory: dict[str, Any]) -> Run:
     config = Config("train", env=args.env, split="train", data=args.data, max_steps=args.max_steps,
                     history=args.history, batch=args.slots)  # fmt: skip
     exams = plan(config)
@@ -172,12 +189,13 @@ def _open(args: Args, out: Path, resume: bool, ranks: Ranks) -> Run:
         for some in filter(None, (policy, reference)):
             shard.shard(some.model)
     optimizer = Optimizer(policy.model, args.lr, args.weight_decay)
-    run = Run(args, exams[0], policy, optimizer, reference, ranks, open_sampler(args, policy, ranks))
+    run = Run(args, exams[0], policy, optimizer, reference, ranks, open_sampler(args, policy, ranks), memory)
     if last is not None:
         state = checkpoint.restore(last, policy, run.optimizer)
         if state["base"] != _base(run):
             raise SeedbenchError(f"{args.model} is not the model that {last} is an adapter of: put that one back.")
         run.update, run.cursor = state["update"], state["cursor"]
+        memory.update(state["memory"])
     return run
 
 
@@ -274,13 +292,26 @@ def _score(run: Run, rows: list[Row]) -> dict[str, float]:
     return apart
 
 
-def _teach(run: Run, rows: list[Row], hints: Sequence[str]) -> None:
-    """Score the same sampled tokens after the prompt with the trajectory's hint in its slot."""
-    told = [row for row in rows if hints[row.trajectory]]
-    prompts = [_hinted(run, row, hints[row.trajectory]) for row in told]
-    scored = run.policy.logprobs(prompts, [r.completion_ids for r in told], temperature=run.args.temperature)
-    for row, values in zip(told, scored, strict=True):
+def _teach(run: Run, rows: list[Row], told: Told) -> dict[str, float]:
+    """Score the same sampled tokens after the prompt with the trajectory's hint in its slot, with the batch's frozen
+    weights. A row that does not fit with its hint, even without past steps, is left untaught and counted."""
+    started = time.perf_counter()
+    prompts, taught, long = [], [], 0
+    for row in rows:
+        if hint := told.hints[row.trajectory]:
+            try:
+                prompts.append(_hinted(run, row, hint))
+                taught.append(row)
+            except SeedbenchError:
+                long += 1
+    scored = run.policy.logprobs(prompts, [r.completion_ids for r in taught], temperature=run.args.temperature)
+    for row, values in zip(taught, scored, strict=True):
         row.logp_teacher = values
+    tokens = run.ranks.sum([sum(len(r.completion_ids) for r in some) for some in (taught, rows)] + [long])
+    return dict(told.figures) | {
+        "coverage": tokens[0] / max(tokens[1], 1.0), "rescore_too_long": tokens[2],
+        "rescore_seconds": time.perf_counter() - started,
+    }  # fmt: skip
 
 
 def _hinted(run: Run, row: Row, hint: str) -> tuple[int, ...]:
@@ -290,12 +321,13 @@ def _hinted(run: Run, row: Row, hint: str) -> tuple[int, ...]:
     return fit(run.policy, run.exam.prompt, view, run.args.max_prompt_tokens, len(row.completion_ids))[0]
 
 
-def _update(run: Run, rows: list[Row], objective: Objective, keep_idle: bool) -> dict[str, float]:
-    """One or more optimizer steps over the rows. Rows without advantage count in the loss's mean but are not computed;
+def _update(run: Run, rows: list[Row], objective: Objective) -> dict[str, float]:
+    """One or more optimizer steps over the rows. Rows without a gradient count in the loss's mean but are not computed;
     what is measured on the way (entropy, say) is a mean over the tokens that were."""
     args, model = run.args, run.policy.model
     sums: dict[str, float] = {}
     norms: list[float] = []
+    shares: list[float] = []
     counts = run.ranks.gather([len(rows)])
     first, everyone = sum(counts[: run.ranks.rank]), sum(counts)
     places = run.ranks.gather([(row.group, row.trajectory, row.step) for row in rows])
@@ -311,25 +343,34 @@ def _update(run: Run, rows: list[Row], objective: Objective, keep_idle: bool) ->
                                     sum(len(r.completion_ids) for r in mine if r.logp_teacher)])  # fmt: skip
             if not tokens[0]:
                 continue
-            busy = [r for r in mine if r.advantage or keep_idle or args.entropy or args.kl]
+            busy = [r for r in mine if r.advantage or args.kl or args.entropy or (r.logp_teacher and args.teaches)]
             work = list(passes(busy, args.token_budget))
             most = max(run.ranks.gather([len(work)])) if run.ranks.shards else len(work)
+            share = Share(run.optimizer, run.ranks) if args.shares(run.update) else None
             for some in work:
-                batch = batch_of(some, int(tokens[0]), int(tokens[1]), model.device)
+                batch = batch_of(some, int(tokens[0]), int(tokens[1]), model.device, run.update)
                 loss, metrics = objective(run.policy, batch, args)
+                own_part = metrics.pop("part", None)
+                if share is not None and own_part is not None:
+                    share.add(own_part)
                 loss.backward()
                 run.optimizer.absorb()
                 if not math.isfinite(value := float(loss.detach())):
                     raise _broken(run, some, "the loss is not finite")
                 _add(sums, {"loss": value * batch.total, "computed": len(batch.row), **metrics})
             _keep_step(run, most - len(work))
+            if share is not None:
+                shares += share.of_the_rest()
             norms.append(_step(run))
             sums["tokens"] = sums.get("tokens", 0.0) + float(tokens[0])
     total = max(sums.pop("tokens", 0.0), 1.0)
     names = sorted({name for own in run.ranks.gather([list(sums)]) for name in own})  # a rank may have computed none
     summed = dict(zip(names, run.ranks.sum([sums.get(n, 0.0) for n in names]), strict=True))
     computed = max(summed.pop("computed", 0.0), 1.0)
-    means = {n: v / (total if n == "loss" else computed) for n, v in summed.items()}
+    own = {n: summed.pop(n) for n in sorted(summed) if n.endswith("/of")}
+    means = {n: v / max(own.get(n + "/of", total if n == "loss" else computed), 1.0) for n, v in summed.items()}
+    if shares:
+        means["part_share"] = float(np.mean(shares))
     return {
         "loss": 0.0,
         "kl": 0.0,
@@ -342,7 +383,9 @@ def _update(run: Run, rows: list[Row], objective: Objective, keep_idle: bool) ->
 
 def _add(sums: dict[str, float], some: dict[str, Any]) -> None:
     for name, value in some.items():
-        sums[name] = sums.get(name, 0.0) + float(value)
+        pair = {name: value[0], name + "/of": value[1]} if isinstance(value, tuple) else {name: value}
+        for key, one in pair.items():
+            sums[key] = sums.get(key, 0.0) + float(one)
 
 
 def _rate(run: Run) -> float:

@@ -77,6 +77,7 @@ class Batch:
     taught: Tensor  # bool: hindsight has scored this token
     total: int  # completion tokens of the whole optimizer step, over all passes and ranks: what a token-mean divides by
     total_taught: int  # those of them with `taught`
+    update: int = 0  # how many updates came before
 
     @property
     def prompts(self) -> list[tuple[int, ...]]:
@@ -91,7 +92,7 @@ class Batch:
         return values.new_zeros(len(self.rows)).index_add(0, self.row, values)
 
 
-def batch_of(rows: list[Row], total: int, total_taught: int, device: Any) -> Batch:
+def batch_of(rows: list[Row], total: int, total_taught: int, device: Any, update: int = 0) -> Batch:
     """Pack rows. `total` and `total_taught` are the optimizer step's."""
     import torch
 
@@ -113,6 +114,7 @@ def batch_of(rows: list[Row], total: int, total_taught: int, device: Any) -> Bat
         taught,
         total,
         total_taught,
+        update,
     )
 
 

@@ -1,0 +1,112 @@
+"""Settings of the pages whose actor or whose re-scoring teacher sees a hint: Skill-GRPO, SEED and its relatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from seedbench.core import SeedbenchError
+from seedbench.train.args import Args
+
+Skills = Literal["own", "static", "shuffled", "rules", "none"]
+Method = Literal["opsd", "grpo_opsd", "sdar", "skill_sd", "rlsd"]
+
+
+@dataclass(frozen=True)
+class SkillGrpoArgs(Args):
+    """Settings of one run of Skill-GRPO."""
+
+    skill: str = "static"
+    """What the actor sees at every step. static: the bank's text for the task's kind (SDAR's code). hindsight: the
+    policy's own last lesson on that kind, from earlier updates (ours). FILE: that text. none: nothing, as in GRPO."""
+    analysis_tokens: int = 128
+    """Longest lesson that the policy writes for --skill hindsight. SEED's paper: 4096."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least(self.analysis_tokens, 1, "analysis-tokens")
+
+
+@dataclass(frozen=True)
+class HindsightArgs(Args):
+    """What every page with a re-scoring teacher has in common."""
+
+    skills: Skills = "own"
+    """What the teacher sees beyond the actor. own: the present weights' lesson on that very episode (SEED's paper).
+    static: the bank's text for the task's kind (the paper's ablation without on-policy skills). shuffled: the own
+    lesson of an episode of another task (ours, a control). rules: the environment's rule-based lesson (ours). none: no
+    teacher (the paper's ablation without OPD)."""
+    analysis_tokens: int = 128
+    """Longest lesson that the policy writes. Paper: 4096."""
+    failed_only: bool = False
+    """Teach failed episodes only (an option of the code; off in the paper)."""
+    opd_start: int = 0
+    """Updates before teaching starts (an option of the code; off in the paper)."""
+    opd_stop: int | None = None
+    """Update before which it stops again (an option of the code; off in the paper)."""
+    share_every: int = 0
+    """Measure every so many updates how large the gradient of the teacher's term, with its weight, is beside the rest's
+    (part_share in the log); a second backward pass each time (ours). 0: never."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least(self.analysis_tokens, 1, "analysis-tokens")
+        _at_least(self.opd_start, 0, "opd-start")
+        _at_least(self.share_every, 0, "share-every")
+        if self.opd_stop is not None:
+            _at_least(self.opd_stop, 0, "opd-stop")
+
+    def scheduled(self, update: int) -> bool:
+        """Whether the teacher speaks at this update, counted from 0."""
+        return self.opd_start <= update and (self.opd_stop is None or update < self.opd_stop)
+
+    def shares(self, update: int) -> bool:
+        """As Args.shares."""
+        return bool(self.share_every) and update % self.share_every == 0
+
+
+@dataclass(frozen=True)
+class SeedArgs(HindsightArgs):
+    """Settings of one run of SEED's second stage."""
+
+    lambda_opd: float = 0.01
+    """Weight of the distillation term (paper: 0.01); 0 is GRPO, to the bit, with everything still measured."""
+    beta_opd: float = 5.0
+    """Slope of the gate sigmoid(beta * gap) (paper: 5)."""
+    gate: Literal["learned", "fixed"] = "learned"
+    """learned: the paper's. fixed: 0.5 for every token (ours, a control: plain self-imitation is left)."""
+
+    @property
+    def teaches(self) -> bool:
+        """As Args.teaches."""
+        return self.lambda_opd > 0
+
+
+@dataclass(frozen=True)
+class RelativesArgs(HindsightArgs):
+    """Settings of one run of a relative of SEED."""
+
+    method: Method = "sdar"
+    """opsd, grpo_opsd, sdar, skill_sd or rlsd: see baselines/relatives.py."""
+    skills: Skills = "static"
+    """As in SEED; their papers show the teacher static skills."""
+    weight: float | None = None
+    """Weight of the method's own term; by default its code's: 0.01, Skill-SD 0.001, RLSD 0.5 falling to 0."""
+    beta_opd: float = 5.0
+    """Slope of the gate of OPSD and SDAR (their code: 5)."""
+
+    @property
+    def own_weight(self) -> float:
+        """`weight`, or the method's default."""
+        default = {"skill_sd": 0.001, "rlsd": 0.5}.get(self.method, 0.01)
+        return default if self.weight is None else self.weight
+
+    @property
+    def teaches(self) -> bool:
+        """As Args.teaches: RLSD scales advantages, and one of 0 stays so."""
+        return self.method != "rlsd" and self.own_weight > 0
+
+
+def _at_least(value: int, low: int, flag: str) -> None:
+    if value < low:
+        raise SeedbenchError(f"--{flag} is {value}: it must be {low} or more.")
