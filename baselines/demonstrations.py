@@ -23,7 +23,7 @@ Row = dict[str, list[int]]  # input_ids, and completion_mask: 1 on the reply
 
 
 class Stumbling(Agent):
-    """The expert, in whose place a random action is played at times: at most `share` of all steps of an episode. Half of
+    """The expert, in whose place a random action is played at times: at most a `share` of an episode's steps. Half of
     them are legal in another of the episodes under way, and seldom in this one: a learner has to know refusals too."""
 
     name = "stumbling"
