@@ -3,11 +3,12 @@
 Its texts are the prompts and replies of expert and random play on train tasks, so that the generated worlds' words are
 single tokens and any other text can still be spelled out in bytes.
 
-    seedbench train tokenizer --out baselines/tiny/tokenizer
+    python -m seedbench.baselines.tokenizer runs/tiny/tokenizer
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,3 +73,7 @@ def texts(episodes: int, seed: int) -> Iterator[str]:
                 if (lesson := rule.lesson(trajectory)) is not None:
                     yield analysis.messages(trajectory)[0]["content"]
                     yield analysis.dumps(lesson)
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]))
