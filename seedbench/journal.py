@@ -46,7 +46,7 @@ class Journal:
         self._file: io.FileIO | None = None
 
     def open(self) -> Journal:
-        """Read what is there, drop a torn last line (never a complete one), and get ready to append. Raises as `scan`."""
+        """Read what is there, drop a torn last line (never a complete one), get ready to append. Raises as `scan`."""
         self.path.touch()
         good = self.scan()
         if good < self.path.stat().st_size:

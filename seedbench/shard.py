@@ -1,6 +1,6 @@
 """One evaluation on several processes and machines, which meet in the run folder and nowhere else.
 
-`torchrun` and `accelerate launch` tell each process its RANK, WORLD_SIZE and LOCAL_RANK; any launcher that does will do.
+`torchrun` and `accelerate launch` tell each process its RANK, WORLD_SIZE and LOCAL_RANK, as any launcher may.
 Episodes are dealt out over the ranks, each rank keeps its own journal, rank 0 joins them and writes the results.
 
 The ranks wait for each other by files and not by torch.distributed: scripted agents then need no PyTorch, there is no
@@ -201,7 +201,7 @@ class Team:
                 "beat": time.time(),
             }
             with contextlib.suppress(OSError):
-                record.write_json(self.folder / f"{self.here.rank}.json", {**who, **self._word})
+                record.write_json(self.folder / f"{self.here.rank}.json", {**who, "beat": time.time(), **self._word})
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:
