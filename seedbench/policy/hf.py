@@ -259,7 +259,7 @@ class HFPolicy:
             with torch.inference_mode():
                 return work(*given)
         except RuntimeError as e:
-            if not _out_of_memory(e):
+            if not out_of_memory(e):
                 raise
         # Outside the handler, whose traceback holds the tensors that are to be freed.
         if rows == 1:
@@ -286,7 +286,8 @@ def _merge_system(messages: Sequence[Message]) -> list[Message]:
     return turns
 
 
-def _out_of_memory(e: RuntimeError) -> bool:
+def out_of_memory(e: RuntimeError) -> bool:
+    """Whether an error of PyTorch says that memory ran out."""
     import torch
 
     return isinstance(e, torch.OutOfMemoryError) or "can't allocate memory" in str(e)  # the latter is the CPU's

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from seedbench import record
 from seedbench.agents.local import LocalAgent
 from seedbench.core import Message, Sampling, SeedbenchError, Task, Trajectory, stream
 from seedbench.exam import Config, Exam, plan
@@ -28,11 +29,12 @@ from seedbench.policy.fresh import load_policy
 from seedbench.policy.hf import HFPolicy
 from seedbench.prompts import prompt_sha, sha256_json
 from seedbench.rollout import Episode, play
-from seedbench.train import checkpoint
+from seedbench.train import checkpoint, folder
 from seedbench.train.args import Args
 from seedbench.train.log import FILE, Log, plot
+from seedbench.train.memory import in_passes
 from seedbench.train.ranks import Ranks
-from seedbench.train.rows import Batch, Row, batch_of, deal, passes, rows_of
+from seedbench.train.rows import Batch, Row, batch_of, deal, rows_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,6 +63,7 @@ class Run:
     ranks: Ranks
     update: int = 0
     cursor: int = 0  # training tasks drawn so far
+    budget: int = 0  # tokens of a pass of the update: args.token_budget, or less after running out of memory
 
 
 def train(
@@ -77,18 +80,21 @@ def train(
     if not args.out:
         raise SeedbenchError("--out is missing: name the folder to train into.")
     out = Path(args.out)
+    if resume and folder.finished(out):
+        return out
     if (out / FILE).exists() and not resume:
         raise SeedbenchError(f"{out} holds a run already: go on with --resume {out}, or name another --out.")
-    out.mkdir(parents=True, exist_ok=True)
     ranks = Ranks()
     ranks.wait()  # all have looked whether a run is there before one begins it
     run = _open(args, out, resume, ranks)
+    folder.make(out)
     if run.ranks.rank == 0:
-        (out / "train.json").write_text(args.dumps(), encoding="utf-8")
+        record.write_text(out / "train.json", args.dumps())
     with Log(out, run.update, args.updates, quiet=run.ranks.rank > 0) as log:
         while run.update < args.updates:
             started = time.perf_counter()
             trajectories, groups = _rollout(run, context)
+            _some_ended(run, trajectories)
             played = time.perf_counter()
             rows = rows_of(trajectories, groups, args.reward, args.reward_scale)
             for row, value in zip(rows, advantages(rows, args), strict=True):
@@ -112,8 +118,8 @@ def train(
             if run.update % args.save_every == 0 and run.update < args.updates and run.ranks.rank == 0:
                 checkpoint.save(out, run.policy, run.optimizer, {"update": run.update, "cursor": run.cursor})
         if run.ranks.rank == 0:
-            run.policy.save(out)
             plot(out / FILE)
+            folder.finish(out, run.policy)
     run.ranks.wait()
     return out
 
@@ -137,7 +143,7 @@ def _open(args: Args, out: Path, resume: bool, ranks: Ranks) -> Run:
         )
     weights = [p for p in policy.model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=args.lr, weight_decay=args.weight_decay)
-    run = Run(args, exams[0], policy, optimizer, reference, ranks)
+    run = Run(args, exams[0], policy, optimizer, reference, ranks, budget=args.token_budget)
     if last is not None:
         state = checkpoint.restore(last, policy.model, optimizer)
         run.update, run.cursor = state["update"], state["cursor"]
@@ -174,6 +180,18 @@ def _rollout(run: Run, context: Context) -> tuple[list[Trajectory], list[int]]:
     done = list(play(run.exam.make, episodes, agent, slots=args.slots, prompt=run.exam.prompt))
     done.sort(key=lambda t: (place[t.task.id, t.trial], t.trial))
     return done, [place[t.task.id, t.trial] for t in done]
+
+
+def _some_ended(run: Run, trajectories: list[Trajectory]) -> None:
+    """Raises SeedbenchError when no episode of any rank came to its end: then nothing can be learned, now or later."""
+    lost = [t for t in trajectories if t.ended == "error"]
+    everyone, errors = run.ranks.sum([len(trajectories), len(lost)])
+    if everyone == errors:
+        first = f", the first {lost[0].task.id}: {lost[0].error.rstrip('.')}" if lost else ""
+        raise SeedbenchError(
+            f"At update {run.update + 1} all {everyone:.0f} episodes ended in an error{first}; the last checkpoint "
+            "stands: mend that and go on from it with --resume."
+        )
 
 
 def _score(run: Run, rows: list[Row]) -> None:
@@ -219,13 +237,22 @@ def _update(run: Run, rows: list[Row], objective: Objective, keep_idle: bool) ->
             if not tokens[0]:
                 continue
             busy = [r for r in mine if r.advantage or keep_idle or args.entropy or args.kl]
-            for some in passes(busy, args.token_budget):
+            own: dict[str, float] = {}
+
+            def one(some: list[Row], tokens: list[float] = tokens, own: dict[str, float] = own) -> None:
                 batch = batch_of(some, int(tokens[0]), int(tokens[1]), model.device)
                 loss, metrics = objective(run.policy, batch, args)
                 loss.backward()
                 if not math.isfinite(value := float(loss.detach())):
                     raise _broken(run, some, "the loss is not finite")
-                _add(sums, {"loss": value * batch.total, "computed": len(batch.row), **metrics})
+                _add(own, {"loss": value * batch.total, "computed": len(batch.row), **metrics})
+
+            def undo(own: dict[str, float] = own) -> None:
+                own.clear()
+                run.optimizer.zero_grad(set_to_none=True)
+
+            run.budget = in_passes(run.policy, busy, run.budget, one, undo)
+            _add(sums, own)
             norms.append(_step(run))
             sums["tokens"] = sums.get("tokens", 0.0) + float(tokens[0])
     total = max(sums.pop("tokens", 0.0), 1.0)
