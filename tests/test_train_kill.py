@@ -1,5 +1,5 @@
-"""Training that is killed: whatever the moment, it goes on to the bits of an uninterrupted run, and nothing half-written
-is ever loaded. A child process is forked off and kills itself at a chosen call; the test resumes what it left."""
+"""Training that is killed goes on, whatever the moment, to the bits of an uninterrupted run; nothing half-written is ever
+loaded. A child process is forked off and kills itself at a chosen call; the test resumes what it left."""
 
 from __future__ import annotations
 
