@@ -8,8 +8,8 @@ alone (`save_only_model`), and a callback adds the rest as safetensors and JSON 
 state.json comes last and makes it whole. The order of rows needs no state: it is drawn beforehand, by the seed, as one
 long epoch that Trainer reads in sequence and skips into; the global random stream is set at each step.
 
-    trainer = SFTTrainer(model, SFTConfig(**resuming.SETTINGS, ...), train_dataset=data.select(resuming.order(...)),
-                         callbacks=[resuming.Checkpoints(out, seed)])
+    trainer = SFTTrainer(model, SFTConfig(**resuming.SETTINGS, ...), callbacks=[resuming.Checkpoints(out, seed)], ...)
+    trainer.train_dataset = trainer.train_dataset.select(resuming.order(...))
     resuming.train(trainer, out, resume)
 """
 
@@ -88,6 +88,7 @@ class Checkpoints(TrainerCallback):
         if not state.is_world_process_zero:
             return
         folder = _folder(self.out, state.global_step)
+        (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which nothing here reads
         checkpoint.save_moments(folder, given["model"], given["optimizer"])
         told = {"update": state.global_step, "scheduler": given["lr_scheduler"].state_dict()}
         record.write_json(folder / "state.json", told)

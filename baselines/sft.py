@@ -40,7 +40,9 @@ def run(args: SftArgs, resume: bool = False) -> Path:
     if not resume and (out / "train.json").exists():
         raise SeedbenchError(f"{out} holds a run already: go on with --resume {out}, or name another --out.")
     exam = plan(Config("expert", env=args.env, split="train", data=args.data))[0]
-    policy = load_policy(args.model, args.env, seed=args.seed, device=args.device, threads=args.threads)
+    policy = load_policy(
+        args.model, args.env, seed=args.seed, device=args.device, dtype=args.dtype, threads=args.threads
+    )
     folder.make(out)
     record.write_text(out / "train.json", args.dumps())
     trainer = _trainer(policy, list(demonstrations.rows(exam, policy, args)), args, out)
@@ -82,9 +84,12 @@ def _trainer(policy: HFPolicy, rows: list[demonstrations.Row], args: SftArgs, ou
         warmup_steps=int(args.warmup * args.updates), weight_decay=0.01, max_length=None, seed=args.seed,
         completion_only_loss=True, packing=False, bf16=False, report_to="none",
         logging_steps=resuming.logging_steps(args.updates, args.save_every), save_steps=args.save_every,
-        use_cpu=policy.model.device.type == "cpu", dataloader_pin_memory=False, optim="adamw_torch", **resuming.SETTINGS,
+        use_cpu=policy.model.device.type == "cpu", dataloader_pin_memory=False, optim="adamw_torch",
+        **resuming.SETTINGS,
     )  # fmt: skip
-    order = resuming.order([len(row["input_ids"]) for row in rows], args.rows * settings.world_size, args.updates,
-                           args.seed)  # fmt: skip
-    return Trainer(policy.model, settings, train_dataset=Dataset.from_list(rows).select(order),
-                   processing_class=policy.tokenizer, callbacks=[resuming.Checkpoints(out, args.seed)])  # fmt: skip
+    trainer = Trainer(policy.model, settings, train_dataset=Dataset.from_list(rows), processing_class=policy.tokenizer,
+                      callbacks=[resuming.Checkpoints(out, args.seed)])  # fmt: skip
+    lengths = [len(row["input_ids"]) for row in rows]
+    order = resuming.order(lengths, args.rows * settings.world_size, args.updates, args.seed)
+    trainer.train_dataset = trainer.train_dataset.select(order)
+    return trainer

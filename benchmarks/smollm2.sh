@@ -42,7 +42,7 @@ play() {
 rm -rf "$OUT/sft" "$OUT/grpo"
 play before "$OUT/model"
 $PYTHON -m seedbench train sft --env alfworld --model "$OUT/model" --out "$OUT/sft" \
-    --demonstrations "${ROWS:-40}" --updates "${SFT:-40}" --rows 8 --lr 2e-4 --save-every 20
+    --demonstrations "${ROWS:-40}" --updates "${SFT:-40}" --rows 8 --lr 2e-4 --save-every 20 --dtype bfloat16
 tail -n 1 "$OUT/sft/metrics.jsonl"
 report sft
 play sft "$OUT/sft"

@@ -1,5 +1,5 @@
-"""Training that is killed goes on, whatever the moment, to the bits of an uninterrupted run; nothing half-written is ever
-loaded. A child process is forked off and kills itself at a chosen call; the test resumes what it left."""
+"""Training that is killed goes on, whatever the moment, to the bits of an uninterrupted run; nothing half-written is
+ever loaded. A child process is forked off and kills itself at a chosen call; the test resumes what it left."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def small(out: Path) -> Args:
 
 
 @pytest.fixture(scope="module")
-def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return grpo.run(small(tmp_path_factory.mktemp("whole") / "run"))
 
 
@@ -134,12 +134,10 @@ def test_sft_goes_on_bit_for_bit_and_without_pickles(tmp_path: Path) -> None:
     from seedbench.train import checkpoint
 
     def args(name: str) -> SftArgs:
-        return SftArgs(demonstrations=2, updates=9, rows=4, save_every=2, threads=1, out=str(tmp_path / name))
+        return SftArgs(demonstrations=2, updates=9, rows=8, save_every=2, threads=1, out=str(tmp_path / name))
 
     one = sft.run(args("whole"))
-    assert not [p for p in one.rglob("*") if p.suffix in (".pt", ".pth", ".bin", ".pkl")] or [
-        p.name for p in one.rglob("*.bin")
-    ] == ["training_args.bin"]
+    assert not [p for p in one.rglob("*") if p.suffix in (".pt", ".pth", ".bin", ".pkl")]
     for name, owner, function, call in (
         ("step", torch.optim.AdamW, "step", 8), ("half", checkpoint, "save_moments", 3),
     ):  # fmt: skip

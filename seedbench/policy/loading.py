@@ -103,6 +103,10 @@ def load_model(folder: Path, device: str, dtype: str) -> Any:
                 f"The weights in {folder} lack {len(missing)} tensors of the shape that its config.json asks for, "
                 f"{missing[0]} first; copy the matching config.json and safetensors files."
             )
+        for weight in model.parameters():
+            # Out of the mapped file, where a tensor may begin anywhere: kernels round by how their data is aligned, and
+            # a resumed run has to give the bits of one that never stopped. (The file may then change, too.)
+            weight.data = weight.data.clone()
         return model.to(where).eval()
     except torch.OutOfMemoryError as e:
         raise SeedbenchError(

@@ -153,6 +153,7 @@ class SftArgs:
     save_every: int = 200
     """Steps between checkpoints that --resume goes on from."""
     device: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: int = 0
 
     def __post_init__(self) -> None:
