@@ -6,19 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from seedbench.core import Message, SeedbenchError
-from seedbench.policy.weights import shorten, why
+from seedbench.policy.weights import read_object, shorten, why
 
 _TOKENIZERS = ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json"]
 
 
 def load_tokenizer(folder: Path, chat_template: str | None) -> Any:
     """The tokenizer of `folder`, with a chat template: its own, or the jinja file at `chat_template`."""
-    from transformers import AutoTokenizer
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         raise SeedbenchError(f"{folder} has no tokenizer: {_TOKENIZERS[0]} is missing; copy it from the base model.")
+    # AutoTokenizer goes by the model's type and would cut words as Qwen2 does, whatever tokenizer.json says.
+    kind: Any = PreTrainedTokenizerFast if _own_rules(folder) else AutoTokenizer
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+        tokenizer = kind.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
     except Exception as e:  # tokenizers raises bare Exception on a damaged file
         raise SeedbenchError(f"The tokenizer in {folder} cannot be loaded ({why(e)}); copy its files again.") from e
     if chat_template is not None:
@@ -34,6 +36,14 @@ def load_tokenizer(folder: Path, chat_template: str | None) -> Any:
             "--chat-template FILE."
         )
     return tokenizer
+
+
+def _own_rules(folder: Path) -> bool:
+    """Whether the tokenizer is one of no model's class: then tokenizer.json alone says how text is cut."""
+    file = folder / "tokenizer_config.json"
+    if not file.is_file() or not (folder / "tokenizer.json").is_file():
+        return False
+    return read_object(file).get("tokenizer_class") in ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
 def check_vocabulary(folder: Path, model: Any, tokenizer: Any) -> None:
