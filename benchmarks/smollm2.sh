@@ -4,7 +4,7 @@
 #
 #     benchmarks/smollm2.sh [FOLDER]          needs: pip install -e '.[train]' gguf
 #
-# ROWS, SFT, UPDATES and LIMIT in the environment make it longer; the defaults take about a quarter of an hour of one core.
+# ROWS, SFT, UPDATES and LIMIT in the environment make it longer; how long the defaults take was not measured.
 # It shows that everything runs on real weights, not that the model learns: that takes far more of everything.
 set -euo pipefail
 OUT=${1:-runs/smollm2}
