@@ -41,17 +41,17 @@ def staged(monkeypatch: pytest.MonkeyPatch, won: Won) -> list[tuple[str, int]]:
     """Let `won(task, trial)` decide each episode; returns what is played, in order."""
     import dataclasses
 
-    from seedbench.train import loop
+    from seedbench.train import rollouts
 
     played: list[tuple[str, int]] = []
-    real = loop.play
+    real = rollouts.play
 
     def play(make: Any, episodes: Any, *args: Any, **more: Any) -> Any:
         played.extend((e.task.id, e.trial) for e in episodes)
         for t in real(make, episodes, *args, **more):
             yield dataclasses.replace(t, success=won(t.task, t.trial))
 
-    monkeypatch.setattr(loop, "play", play)
+    monkeypatch.setattr(rollouts, "play", play)
     return played
 
 
