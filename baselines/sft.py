@@ -103,5 +103,6 @@ def _trainer(policy: HFPolicy, rows: list[demonstrations.Row], args: SftArgs, ou
                       callbacks=[resuming.Checkpoints(out, args.seed)])  # fmt: skip
     lengths = [len(row["input_ids"]) for row in rows]
     order = resuming.order(lengths, args.rows * settings.world_size, args.updates, args.seed)
-    trainer.train_dataset = trainer.train_dataset.select(order)
+    prepared: Any = trainer.train_dataset
+    trainer.train_dataset = prepared.select(order)
     return trainer

@@ -1,4 +1,4 @@
-"""The episodes of an update: which tasks, played by whom, drawn again where a group teaches nothing, and their figures."""
+"""The episodes of an update: their tasks, groups drawn again where they teach nothing, and what was played."""
 
 from __future__ import annotations
 
