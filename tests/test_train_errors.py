@@ -12,6 +12,7 @@ import pytest
 
 from seedbench.core import InfrastructureError, SeedbenchError
 from seedbench.train.args import Args
+from seedbench.train.hints import RelativesArgs, SeedArgs, SkillGrpoArgs
 from tests.command import run
 from tests.tiny import one_sentence, one_torch_thread, tiny_folder
 
@@ -220,3 +221,7 @@ def test_folders_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (tmp_path / "old" / "train.json").write_text(Args(out="old").dumps())
     assert "is a run of grpo: go on with `seedbench train grpo --resume" in said("sft", "--resume", tmp_path / "old")
     assert "holds a run already" in said("sft", "--model", "fresh", "--out", tmp_path / "old")
+    for args in (SkillGrpoArgs(), SeedArgs(), RelativesArgs()):
+        (tmp_path / "old" / "train.json").write_text(args.dumps())
+        assert f"is a run of {args.page}: go on with" in said("grpo", "--resume", tmp_path / "old")
+        assert args.load(tmp_path / "old" / "train.json") == args

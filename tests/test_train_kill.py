@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,16 @@ from tests.tiny import one_torch_thread
 torch = pytest.importorskip("torch")
 grpo = pytest.importorskip("seedbench.baselines.grpo")
 one_thread = pytest.fixture(autouse=True)(one_torch_thread)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_picture() -> Iterator[None]:
+    """Drawing curves.png takes half the time of a training this short."""
+    from seedbench.train import loop
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loop, "plot", lambda path: None)
+        yield
 
 
 def small(out: Path) -> Args:

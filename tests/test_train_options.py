@@ -150,7 +150,8 @@ def test_tensorboard_holds_the_curve_of_a_resumed_run_once(folder: Path, tmp_pat
 
     out = tmp_path / "run"
     grpo.run(small(folder, out, updates=3, track="tensorboard"))
-    (out / "checkpoints" / "000002" / "state.json").unlink()  # as if killed while that one was being written
+    (out / "model.safetensors").unlink()  # as if killed in the last update, when
+    (out / "checkpoints" / "000002" / "state.json").unlink()  # that one was being written
     grpo.run(small(folder, out, updates=3, track="tensorboard"), resume=True)
     events = EventAccumulator(str(out / "tensorboard")).Reload()
     for name in ("success", "loss", "grad_norm"):
