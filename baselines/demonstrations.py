@@ -23,7 +23,8 @@ Row = dict[str, list[int]]  # input_ids, and completion_mask: 1 on the reply
 
 
 class Stumbling(Agent):
-    """The expert, in whose place a random action is played at times: at most `share` of all steps of an episode."""
+    """The expert, in whose place a random action is played at times: at most a `share` of an episode's steps. Half of
+    them are legal in another of the episodes under way, and seldom in this one: a learner has to know refusals too."""
 
     name = "stumbling"
     needs_env: ClassVar[bool] = True
@@ -35,9 +36,12 @@ class Stumbling(Agent):
         replies: list[Reply | Exception] = []
         for view, env in zip(views, envs or (), strict=True):
             assert env.playing is not None, "play() says what is played"
-            rng = np.random.default_rng(view.stream)
-            action = env.sample(rng) if self.stumbles(view, *env.playing) else env.expert()
-            replies.append(say(env, action or ""))
+            if self.stumbles(view, *env.playing):
+                rng = np.random.default_rng(view.stream)
+                other = env if rng.random() < 0.5 else (envs or ())[int(rng.integers(len(views)))]
+                replies.append(say(env, other.sample(rng)))
+            else:
+                replies.append(say(env, env.expert() or ""))
         return replies
 
     def stumbles(self, view: View, task: Task, trial: int) -> bool:

@@ -75,7 +75,7 @@ def check(device: str, words: Any) -> bool:
         model = model_of(shape, vocabulary, "cpu", torch.float32).to(where, dtype).train()
         model.gradient_checkpointing_enable()
         loss = gradients(HFPolicy(model, words), rows, 1024)
-        found.append((loss, torch.cat([p.grad.flatten().float().cpu() for p in model.parameters()])))
+        found.append((loss, torch.cat([p.grad.flatten().double().cpu() for p in model.parameters()])))
     (loss, exact), (loss32, fp32), (loss16, bf16) = found
     off = float((fp32 - exact).norm() / exact.norm())
     cosine = float(torch.cosine_similarity(bf16, exact, dim=0))

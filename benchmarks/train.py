@@ -13,14 +13,16 @@ update    rows of that rollout through our objective and backward pass; peers: l
 train     one update of `seedbench train grpo`, and which part of it is spent where.
 TRL       GRPOTrainer with a rollout_func over the same tasks, both sides cut at --trl-steps turns (train_trl.py).
 
-Tried on a 0.4 M-parameter policy on ALFWorld, 64 episodes, 896 prompts of 250 tokens:
-kept      reading at most 4,096 prompt tokens in one pass on a CPU (from 16,384: a sixth faster); reading the common
-          beginning of all prompts once (a fifth faster); equal prompts read once (first turns of a group: 7 % of the
-          rows); ids of prompts kept by line (0.50 ms a prompt before, a tenth after); a check of token ids in C.
-dropped   attention without a mask on right-padded prompts (as fast as the shared beginning, and the two exclude each
-          other); eager attention (3 times slower at 250 tokens, no faster for one token); tokenising all prompts of a
-          turn in one call (0.30 ms against 0.35 ms a prompt); reading 2,048 tokens a pass (as 4,096). See also
-          PyTorch's static cache and torch.compile, which gained nothing or less than they cost.
+Tried on a 0.5 M-parameter policy on ALFWorld, 64 episodes, 896 prompts of 260 tokens, on a machine shared with others
+(figures are pairs of runs, and differ between pairs):
+kept      reading at most 4,096 prompt tokens in one pass on a CPU (from 16,384: 6 and 19 % less time); equal prompts
+          read once (8 % of the rows; 2 and 11 % less); the common beginning of all prompts read once (3 and 25 % less);
+          ids of prompts kept by line (whole prompts took 0.50 ms each); a check of token ids without a Python loop
+          (1 % of a rollout).
+dropped   2,048 or 8,192 tokens a pass (no difference that could be told from noise); 4,096 tokens a pass in the update
+          (none either); all prompts of a turn tokenised in one call (0.30 against 0.35 ms a prompt). Looked at in a
+          micro-benchmark only: eager attention (2 to 4 times slower at 250 tokens, no gain for one), and attention
+          without a mask, for prompts padded on the right (as fast as behind a shared beginning; they cannot be joined).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GRPO's arithmetic: vectors of the spec, the gradient by finite differences, parity with TRL, and the loop itself."""
+"""GRPO's arithmetic: vectors of the spec, the gradient by finite differences, and the loop itself."""
 
 from __future__ import annotations
 

@@ -296,7 +296,7 @@ def test_without_the_train_extra(module: str, folder: Path, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(SeedbenchError) as e:
         HFPolicy.load(folder)
-    one_sentence(e, "pip install -e '.[train]'")
+    one_sentence(e, "pip install -e '.[local]'")
 
 
 def test_bfloat16_where_asked_for(folder: Path) -> None:

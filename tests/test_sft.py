@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,23 +17,52 @@ pytest.importorskip("trl", reason="trl is not installed: pip install -e '.[train
 one_thread = pytest.fixture(autouse=True)(one_torch_thread)
 
 
-def test_rows_are_prompts_and_replies_as_a_policy_has_them() -> None:
-    from seedbench.baselines import sft
+def rows_of(**settings: Any) -> tuple[Any, list[dict[str, list[int]]]]:
+    from seedbench.baselines import demonstrations
     from seedbench.exam import Config, plan
     from seedbench.policy.fresh import load_policy
     from seedbench.train.args import SftArgs
 
     exam = plan(Config("expert", env="alfworld", split="train"))[0]
     policy = load_policy("fresh", "alfworld")
-    rows = list(sft.demonstrations(exam, policy, SftArgs(demonstrations=3)))
-    assert rows == list(sft.demonstrations(exam, policy, SftArgs(demonstrations=3)))
+    return policy, list(demonstrations.rows(exam, policy, SftArgs(demonstrations=3, **settings)))
+
+
+def parts(policy: Any, row: dict[str, list[int]]) -> tuple[str, str]:
+    """Prompt and reply of a row, which must have one end of turn at its end."""
+    n = row["completion_mask"].index(1)
+    assert row["completion_mask"] == [0] * n + [1] * (len(row["input_ids"]) - n)
+    assert row["input_ids"][-1] in policy.stop_ids
+    return policy.tokenizer.decode(row["input_ids"][:n]), policy.decode(row["input_ids"][n:])
+
+
+def test_rows_are_prompts_and_replies_as_a_policy_has_them() -> None:
+    policy, rows = rows_of()
+    assert rows == rows_of()[1]
     for row in rows:
-        n = row["completion_mask"].index(1)
-        assert row["completion_mask"] == [0] * n + [1] * (len(row["input_ids"]) - n)
-        said = policy.decode(row["input_ids"][n:])
+        prompt, said = parts(policy, row)
         assert said.startswith("<action>") and said.endswith("</action>")
-        assert row["input_ids"][-1] in policy.stop_ids
-        assert policy.tokenizer.decode(row["input_ids"][:n]).endswith("<|im_start|>assistant\n")
+        assert prompt.endswith("<|im_start|>assistant\n") and "Nothing happens." not in prompt
+
+
+def test_a_stumbling_expert_teaches_its_own_actions_from_states_it_would_not_come_to() -> None:
+    policy, rows = rows_of(trials=4, stumble=0.9)
+    told = [parts(policy, row) for row in rows]
+    assert any("Now:\nNothing happens." in prompt for prompt, _ in told)  # after an action of another episode
+    for prompt, said in told:  # what is learned is legal where it is said
+        legal = prompt.partition("Actions:\n")[2].partition("<|im_end|>")[0].splitlines()
+        assert said.removeprefix("<action>").removesuffix("</action>") in legal
+
+
+def test_lessons_are_written_from_an_episode_and_read_in_the_next() -> None:
+    from seedbench.baselines.skills.parse import parse
+    from seedbench.prompts import HINT_TITLE
+
+    policy, rows = rows_of(lessons=True)
+    told = [parts(policy, row) for row in rows]
+    written = [parse(said) for prompt, said in told if "Outcome: success" in prompt]
+    read = [prompt.partition(f"{HINT_TITLE}\n")[2].partition("\n\n")[0] for prompt, _ in told if HINT_TITLE in prompt]
+    assert len(written) == 3 and {lesson.skill for lesson in written if lesson} == set(read)
 
 
 def test_fresh_weights_follow_the_seed_alone() -> None:

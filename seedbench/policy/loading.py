@@ -25,7 +25,7 @@ def require_train() -> None:
         import transformers  # noqa: F401
     except ImportError as e:
         raise SeedbenchError(
-            f"A local model needs torch and transformers ({e}); install them with `pip install -e '.[train]'`."
+            f"A local model needs torch and transformers ({e}); install them with `pip install -e '.[local]'`."
         ) from e
 
 

@@ -2,7 +2,9 @@
 
 Prompts of one environment begin with the same system message, and those of one task are often equal (the eight first
 prompts of a group always are). So equal prompts are read once and their cache rows copied, and what all prompts of a
-call begin with is read as one row. Results are those of reading each prompt whole, up to the rounding of sums.
+call begin with is read as one row. Results are those of reading each prompt whole, up to the rounding of sums: on 896
+ALFWorld prompts of a tiny policy log-probabilities of the next token differed by 7e-6 at most over the whole
+vocabulary, and one of 6,053 sampled tokens was another (of probability 2e-6, where the draw fell on the boundary).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from seedbench.policy.decoding import Net
 
 SHARED = 8  # a shorter common beginning is not worth a pass of its own
-# On a CPU activations of more tokens leave its caches: attention over 64 x 250 tokens took 1.8 times that of 4 x 16.
+# On a CPU activations of more tokens leave its caches: attention over 64 rows of 250 took 1.8 times that over 4 x 16.
 CPU_TOKENS = 4096
 
 
