@@ -43,7 +43,7 @@ def test_the_agent_picks_by_environment_and_its_run_is_audited(tmp_path: Path) -
     assert all(r["attempted"] == 3 and r["errors"] == 0 for r in results["results"])
     assert len({own["revision"] for own in results["agent"]["policies"].values()}) == len(results["results"])
     said = seedbench("verify", "run", "--level", "audit")
-    assert "audit:" in said and "0 findings" in said or "no findings" in said
+    assert ("audit:" in said and "0 findings" in said) or "no findings" in said
 
 
 def test_a_run_of_other_weights_fails_the_audit(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_run_of_other_weights_fails_the_audit(tmp_path: Path) -> None:
     from seedbench.policy.fresh import load_policy
 
     class Run:
-        class results:  # noqa: N801 - stands for an attribute
+        class results:
             agent: dict[str, Any] = {"kind": "local", "spec": "tiny", "policies": {"alfworld": {"revision": "0" * 64}}}  # noqa: RUF012
 
     policy = load_policy("tiny", "alfworld")
