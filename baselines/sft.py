@@ -14,11 +14,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seedbench import record
 from seedbench.baselines import demonstrations
 from seedbench.core import SeedbenchError
 from seedbench.exam import Config, Exam, plan
 from seedbench.policy.fresh import load_policy
 from seedbench.policy.hf import HFPolicy
+from seedbench.train import folder
 from seedbench.train.args import SftArgs
 from seedbench.train.log import FILE, plot
 
@@ -30,18 +32,26 @@ def run(args: SftArgs, resume: bool = False) -> Path:
     """Fine-tune; returns the folder."""
     if not args.out:
         raise SeedbenchError("--out is missing: name the folder to train into.")
+    from seedbench.baselines import resuming
+
     out = Path(args.out)
+    if resume and folder.finished(out):
+        return out
+    if not resume and (out / "train.json").exists():
+        raise SeedbenchError(f"{out} holds a run already: go on with --resume {out}, or name another --out.")
     exam = plan(Config("expert", env=args.env, split="train", data=args.data))[0]
-    policy = load_policy(args.model, args.env, seed=args.seed, device=args.device, threads=args.threads)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "train.json").write_text(args.dumps(), encoding="utf-8")
+    policy = load_policy(
+        args.model, args.env, seed=args.seed, device=args.device, dtype=args.dtype, threads=args.threads
+    )
+    folder.make(out)
+    record.write_text(out / "train.json", args.dumps())
     trainer = _trainer(policy, _rows(exam, policy, args), args, out)
-    trainer.train(resume_from_checkpoint=resume)
-    policy.save(out)
+    resuming.train(trainer, out, resume)
     lines = [{"update": x["step"], "loss": x["loss"], "grad_norm": x["grad_norm"], "lr": x["learning_rate"]}
              for x in trainer.state.log_history if "loss" in x]  # fmt: skip
-    (out / FILE).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    record.write_text(out / FILE, "".join(json.dumps(line) + "\n" for line in lines))
     plot(out / FILE)
+    folder.finish(out, policy, trainer.is_world_process_zero())
     return out
 
 
@@ -68,6 +78,8 @@ def _trainer(policy: HFPolicy, rows: list[demonstrations.Row], args: SftArgs, ou
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
+    from seedbench.baselines import resuming
+
     class Trainer(SFTTrainer):
         def compute_loss(
             self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -83,8 +95,14 @@ def _trainer(policy: HFPolicy, rows: list[demonstrations.Row], args: SftArgs, ou
         warmup_steps=int(args.warmup * args.updates), weight_decay=0.01, adam_beta2=0.95,
         max_length=None, seed=args.seed,
         completion_only_loss=True, packing=False, bf16=False, report_to="none",
-        train_sampling_strategy="group_by_length", logging_steps=max(1, args.updates // 100),
-        save_steps=args.save_every, save_total_limit=2, use_cpu=policy.model.device.type == "cpu",
-        dataloader_pin_memory=False, optim="adamw_torch",
+        logging_steps=resuming.logging_steps(args.updates, args.save_every), save_steps=args.save_every,
+        use_cpu=policy.model.device.type == "cpu", dataloader_pin_memory=False, optim="adamw_torch",
+        **resuming.SETTINGS,
     )  # fmt: skip
-    return Trainer(policy.model, settings, train_dataset=Dataset.from_list(rows), processing_class=policy.tokenizer)
+    trainer = Trainer(policy.model, settings, train_dataset=Dataset.from_list(rows), processing_class=policy.tokenizer,
+                      callbacks=[resuming.Checkpoints(out, args.seed)])  # fmt: skip
+    lengths = [len(row["input_ids"]) for row in rows]
+    order = resuming.order(lengths, args.rows * settings.world_size, args.updates, args.seed)
+    prepared: Any = trainer.train_dataset
+    trainer.train_dataset = prepared.select(order)
+    return trainer

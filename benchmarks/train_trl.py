@@ -102,9 +102,9 @@ def _ours(options: argparse.Namespace) -> Side:
 
     saved = HFPolicy.save
 
-    def stop_then_save(policy: HFPolicy, path: Any) -> None:
+    def stop_then_save(policy: HFPolicy, *given: Any) -> None:
         spent["ended"] = time.process_time()
-        saved(policy, path)
+        saved(policy, *given)
 
     loop._open, HFPolicy.save = open_then_start, stop_then_save  # type: ignore[assignment,method-assign]
     try:

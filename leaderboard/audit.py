@@ -27,7 +27,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -100,7 +100,7 @@ def load(run: Run, options: Options) -> dict[str, HFPolicy]:
         from seedbench.agents.tiny import Tiny
 
         tiny = Tiny(device=options.device, dtype=str(dtype), chat_template=options.chat_template)
-        return {env: tiny.of(env).policy for env in envs}
+        return {env: cast(HFPolicy, tiny.of(env).policy) for env in envs}  # what a folder's agent always plays with
     policy = HFPolicy.load(spec, device=options.device, dtype=str(dtype), chat_template=options.chat_template)
     return dict.fromkeys(envs, policy)
 

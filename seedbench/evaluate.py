@@ -1,12 +1,13 @@
 """evaluate: an agent, some splits, every task exactly once a trial, and a result that anyone can check.
 
 plan     seedbench.exam: environments, splits, tasks, the agent; nothing is written before all of it is loaded
-play     seedbench.rollout.play over what the journal does not hold yet
-finish   journal -> trajectories.jsonl.gz (ordered, chained) -> results.json -> report.html
+play     seedbench.playing: what the journal does not hold yet, on one process or dealt out over several
+finish   seedbench.finish: journal -> trajectories.jsonl.gz (ordered, chained) -> results.json -> report.html
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -14,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from seedbench import record
 from seedbench.agents import load_agent, public_spec
-from seedbench.core import Agent, InfrastructureError, SeedbenchError, short_name
+from seedbench.core import Agent, InfrastructureError, SeedbenchError
 from seedbench.exam import Config, Exam, plan, protocol
+from seedbench.finish import finish
 from seedbench.journal import Journal
+from seedbench.playing import Tally, play_share, say_errors
 from seedbench.provenance import software
-from seedbench.rollout import Episode, play
-from seedbench.view import visible
+from seedbench.shard import Place, Team, place
 
 RUN_SCHEMA = "seedbench.run/1"
 FILES = ("results.json", "trajectories.jsonl.gz", "tokens.jsonl.gz", "report.html")  # what a finished run leaves
@@ -31,17 +32,17 @@ FILES = ("results.json", "trajectories.jsonl.gz", "tokens.jsonl.gz", "report.htm
 
 def evaluate(config: Config, out: Path | None = None, console: Console | None = None) -> Path:
     """Start a run in a new folder and play it to its end; returns the folder."""
+    here = place()
     exams = plan(config)
-    agent = _agent(config)
+    agent = _agent(config, here)
     config = dataclasses.replace(config, agent=public_spec(config.agent))  # no password reaches run.json
-    now = datetime.datetime.now(datetime.UTC)
-    if out is None:
-        name = "".join(c if c.isalnum() or c in "-." else "-" for c in config.agent).strip("-.")[-40:]
-        out = Path("runs") / f"{now:%Y%m%d-%H%M%S}_{name}"
+    out = _named(config) if out is None else out
     try:
         out.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise SeedbenchError(f"--out {out} is, or lies under, a file: name a folder.") from error
+    if here.rank:
+        return _join(exams, agent, config, out, here, console)
     with record.locked(out):
         if (out / "run.json").exists():
             raise SeedbenchError(f"{out} holds a run already: continue it with --resume {out}, or give another --out.")
@@ -56,38 +57,86 @@ def evaluate(config: Config, out: Path | None = None, console: Console | None = 
             "sessions": [],
         }
         record.write_json(out / "run.json", run)
-        _session(run, exams, agent, config, out, console)
+        _session(run, exams, agent, config, out, here, console)
     return out
 
 
 def resume(out: Path, console: Console | None = None, server: str | None = None) -> Path:
-    """Finish a run that was stopped, from its folder alone; the bytes become those of an uninterrupted run.
+    """Finish a run that was stopped, from its folder alone; the bytes become those of an uninterrupted run, with
+    whatever number of processes it goes on.
 
     `server` is where the environment is served now, if it has moved. Raises SeedbenchError when the folder is no run,
     or environment, prompt or agent are not what they were.
     """
-    _read_run(out)
+    here = place()
+    run = _read_run(out)
+    if here.rank:
+        if run["status"] == "complete" and _whole(out):
+            return out
+        config = _moved(Config(**run["config"]), out, server)
+        return _join(plan(config), _agent(config, here), config, out, here, console)
     with record.locked(out):
         run = _read_run(out)
-        config = Config(**run["config"])
         if run["status"] == "complete" and _whole(out):
             (out / "journal.jsonl").unlink(missing_ok=True)
             return out
-        if server is not None:
-            if config.server is None:
-                raise SeedbenchError(f"{out} was not begun on a server: leave out --server.")
-            config = dataclasses.replace(config, server=server)
-            run["config"]["server"] = server
+        config = _moved(Config(**run["config"]), out, server)
+        run["config"]["server"] = config.server
         exams = plan(config)
-        agent = _agent(config)
-        was, now = (run["agent"], run["protocol"]), (_describe(agent), protocol(config, exams))
-        for before, after in zip(was, json.loads(json.dumps(now)), strict=True):
-            if changed := [k for k in {**before, **after} if before.get(k) != after.get(k)]:
-                raise SeedbenchError(
-                    f"{out} cannot be continued: {', '.join(changed)} changed since it began; start a new run."
-                )
-        _session(run, exams, agent, config, out, console)
+        agent = _agent(config, here)
+        _same(run, exams, agent, config, out)
+        _session(run, exams, agent, config, out, here, console)
     return out
+
+
+def _join(exams: list[Exam], agent: Agent, config: Config, out: Path, here: Place, console: Console | None) -> Path:
+    """The part of a rank other than 0: play a share of the run that rank 0 keeps, and wait for its end."""
+    with Team(out, here) as team:
+        team.gather()
+        _same(_read_run(out), exams, agent, config, out, "is not what rank 0 plays with; give every machine the same")
+        done = Journal(out / "journal.jsonl")
+        done.scan()
+        share = Journal(team.journal).open()
+        try:
+            play_share(exams, agent, config, done.offsets, share.append, team, console or Console(stderr=True))
+        finally:
+            share.close()
+        team.wait()
+    return out
+
+
+def _named(config: Config) -> Path:
+    """The default of --out."""
+    name = "".join(c if c.isalnum() or c in "-." else "-" for c in config.agent).strip("-.")[-40:]
+    return Path("runs") / f"{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}_{name}"
+
+
+def _moved(config: Config, out: Path, server: str | None) -> Config:
+    if server is None:
+        return config
+    if config.server is None:
+        raise SeedbenchError(f"{out} was not begun on a server: leave out --server.")
+    return dataclasses.replace(config, server=server)
+
+
+def _same(
+    run: dict[str, Any],
+    exams: list[Exam],
+    agent: Agent,
+    config: Config,
+    out: Path,
+    else_: str = "changed since it began; start a new run",
+) -> None:
+    """Raises SeedbenchError unless agent and environments are those that the run began with. (Which GPU of several
+    plays does not matter.)"""
+    was, now = (run["agent"], run["protocol"]), (_describe(agent), protocol(config, exams))
+    for before, after in zip(was, json.loads(json.dumps(now)), strict=True):
+        if changed := [k for k in {**before, **after} if _plain(k, before.get(k)) != _plain(k, after.get(k))]:
+            raise SeedbenchError(f"{out} cannot be continued: {', '.join(changed)} {else_}.")
+
+
+def _plain(name: str, value: Any) -> Any:
+    return value.partition(":")[0] if name == "device" and isinstance(value, str) else value
 
 
 def _whole(out: Path) -> bool:
@@ -126,11 +175,14 @@ def _read_run(out: Path) -> dict[str, Any]:
     return run
 
 
-def _agent(config: Config) -> Agent:
+def _agent(config: Config, here: Place) -> Agent:
     options = {
         k: getattr(config, k) for k in ("batch", "device", "dtype", "threads", "chat_template", "max_prompt_tokens")
     }
-    return load_agent(config.agent, **options)
+    agent = load_agent(config.agent, **options)
+    if agent.interactive and here.world > 1:
+        raise SeedbenchError(f"--agent {config.agent} sits at one keyboard: start one process, without a launcher.")
+    return agent
 
 
 def _describe(agent: Agent) -> dict[str, Any]:
@@ -139,139 +191,69 @@ def _describe(agent: Agent) -> dict[str, Any]:
 
 
 def _session(
-    run: dict[str, Any], exams: list[Exam], agent: Agent, config: Config, out: Path, console: Console | None
+    run: dict[str, Any],
+    exams: list[Exam],
+    agent: Agent,
+    config: Config,
+    out: Path,
+    here: Place,
+    console: Console | None,
 ) -> None:
     """Play what is left and finish. Each session's times are kept, whether or not it gets to the end."""
     began = datetime.datetime.now(datetime.UTC)
+    console = console or Console(stderr=True)
     journal = Journal(out / "journal.jsonl").open()
     held = len(journal.offsets)
     try:
-        unplayed = _play(exams, agent, config, journal, console or Console(stderr=True))
-        if unplayed:
-            raise InfrastructureError(
-                f"{len(unplayed)} episodes were not played ({unplayed[0]}): "
-                f"mend that, then `seedbench eval --resume {out}`."
-            )
-        _finish(run, exams, config, journal, out)
-        run["status"] = "complete"
+        for share in journal.shares():  # of a sharded session that was killed
+            journal.absorb(share)
+        held = len(journal.offsets)
+        with Team(out, here) if here.world > 1 else contextlib.nullcontext() as team:
+            tally = _play(exams, agent, config, journal, team, console)
+            say_errors(tally, console)
+            if tally.unplayed:
+                raise InfrastructureError(
+                    f"{tally.unplayed} episodes were not played ({tally.reason}): "
+                    f"mend that, then `seedbench eval --resume {out}`."
+                )
+            finish(run, exams, config, journal, out)
+            run["status"] = "complete"
+            if team is not None:
+                team.leave()
     except KeyboardInterrupt as stop:
-        kept = f"stopped; {len(journal.offsets)} finished episodes are kept: `seedbench eval --resume {out}` goes on."
+        kept = f"stopped; {_kept(journal)} finished episodes are kept: `seedbench eval --resume {out}` goes on."
         raise KeyboardInterrupt(" ".join(filter(None, (str(stop), kept)))) from stop
     finally:
         journal.close()
         ended = datetime.datetime.now(datetime.UTC)
         times = {"began": began.isoformat(timespec="seconds"), "seconds": round((ended - began).total_seconds(), 3)}
-        run["sessions"].append({**times, "episodes": len(journal.offsets) - held})
+        run["sessions"].append({**times, "episodes": _kept(journal) - held, "processes": here.world})
         record.write_json(out / "run.json", run)
     journal.path.unlink()
 
 
-def _play(exams: list[Exam], agent: Agent, config: Config, journal: Journal, console: Console) -> list[str]:
-    """Play every episode that the journal lacks; returns what kept the others from being played."""
-    unplayed: list[str] = []
-    errors: list[str] = []
-
-    def leave(episode: Episode, error: InfrastructureError) -> None:
-        unplayed.append(f"{episode.task.id}: {error}")
-
-    with _progress(console, agent.interactive) as progress:
-        for exam in exams:
-            agent.sampling, agent.env, agent.prompt = exam.sampling, exam.env_id, exam.prompt
-            bars = {}
-            for split, tasks in exam.tasks.items():
-                name = f"{short_name(exam.env_id)} {split}"
-                bars[split] = progress.add_task(name, total=len(tasks) * config.trials, won="")
-            todo, counts = [], dict.fromkeys(exam.tasks, (0, 0))
-            for e in exam.episodes(config):
-                if (exam.env_id, e.task.split, e.task.id, e.trial) in journal.offsets:
-                    progress.advance(bars[e.task.split])
-                else:
-                    todo.append(e)
-            slots = 1 if agent.interactive else exam.slots
-            for t in play(
-                exam.make, todo, agent, slots=slots, prompt=exam.prompt, mode=config.parse, on_unplayed=leave
-            ):
-                journal.append(t)
-                if t.ended == "error":
-                    errors.append(f"{t.task.id}: {t.error}")
-                won, n = counts[t.task.split]
-                counts[t.task.split] = won, n = won + t.success, n + 1
-                progress.update(bars[t.task.split], advance=1, won=f"{100 * won / n:.0f} % won")
-    if errors:
-        said = f"{len(errors)} episodes ended in an error and count as failures, the first {errors[0]}"
-        console.print(visible(said), markup=False, highlight=False)
-    return unplayed
+def _play(
+    exams: list[Exam], agent: Agent, config: Config, journal: Journal, team: Team | None, console: Console
+) -> Tally:
+    """All that the journal lacks; afterwards it lacks nothing that was played."""
+    if team is None:
+        return play_share(exams, agent, config, journal.offsets, journal.append, None, console)
+    team.gather()
+    share = Journal(team.journal).open()
+    try:
+        tally = play_share(exams, agent, config, journal.offsets, share.append, team, console)
+    finally:
+        share.close()
+    for path in journal.shares():
+        journal.absorb(path)
+    return tally
 
 
-def _progress(console: Console, hidden: bool) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[won]}"))
-    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    return Progress(*columns, *times, console=console, disable=hidden)
-
-
-def _finish(run: dict[str, Any], exams: list[Exam], config: Config, journal: Journal, out: Path) -> None:
-    """Everything that is derived from the journal, each file written in one step."""
-    from seedbench import view
-    from seedbench.results import Results
-    from seedbench.summarize import summarize
-
-    order = [(x.env_id, e.task.split, e.task.id, e.trial) for x in exams for e in x.episodes(config)]
-    head = record.write_chained(out / "trajectories.jsonl.gz", (e["record"] for e in journal.entries(order)))
-    if any(e["tokens"] for e in journal.entries(order)):
-        record.write_gzip_lines(out / "tokens.jsonl.gz", map(_token_line, journal.entries(order)))
-    run["cut_prompts"] = sum((e.get("usage") or {}).get("cut_prompts", 0) for e in journal.entries(order))
-    results = []
-    for exam in exams:
-        for split, tasks in exam.tasks.items():
-            keys = [(exam.env_id, split, t.id, trial) for t in tasks for trial in range(config.trials)]
-            kinds = {t.id: t.kind for t in tasks}
-            results.append(
-                summarize(
-                    exam.env_id,
-                    split,
-                    exam.data,
-                    [(t.id, t.kind) for t in tasks],
-                    (_summary(e, kinds) for e in journal.entries(keys)),
-                    trials=config.trials,
-                    max_steps=exam.protocol["max_steps"],
-                    partial=exam.partial[split],
-                    pinned=exam.pinned[split],
-                )
-            )
-    whole = Results(
-        agent=run["agent"],
-        protocol=run["protocol"],
-        software=run["software"],
-        chain_head=head,
-        selection=config.selection,
-        results=results,
-    )
-    record.write_text(out / "results.json", whole.dumps())
-    view.write_report(out, whole, record.read_lines(out / "trajectories.jsonl.gz"))
-
-
-def _token_line(entry: dict[str, Any]) -> dict[str, Any]:
-    line = entry["record"]
-    return {**{k: line[k] for k in ("env", "split", "task", "trial")}, "steps": entry["tokens"]}
-
-
-def _summary(entry: dict[str, Any], kinds: dict[str, str]) -> Any:
-    from seedbench.summarize import EpisodeSummary
-
-    line, steps, usage = entry["record"], entry["tokens"], entry.get("usage")
-    if usage is None:  # an agent that keeps its tokens and counts none
-        ids = {"prompt_tokens": "prompt_ids", "completion_tokens": "completion_ids"}
-        usage = {k: sum(len(s.get(v, ())) for s in steps) for k, v in ids.items()} if steps else {}
-    return EpisodeSummary(
-        task=line["task"],
-        kind=kinds[line["task"]],
-        trial=line["trial"],
-        score=line["score"],
-        success=line["success"],
-        ended=line["ended"],
-        steps=len(line["steps"]),
-        invalid=sum(not s["format_valid"] for s in line["steps"]),
-        prompt_tokens=usage.get("prompt_tokens"),
-        completion_tokens=usage.get("completion_tokens"),
-        measures=line.get("measures", {}),
-    )
+def _kept(journal: Journal) -> int:
+    """Episodes in the journal and in the ranks' shares of it."""
+    keys = set(journal.offsets)
+    for path in journal.shares():
+        share = Journal(path)
+        share.scan()
+        keys |= set(share.offsets)
+    return len(keys)

@@ -46,11 +46,19 @@ class Journal:
         self._file: io.FileIO | None = None
 
     def open(self) -> Journal:
-        """Read what is there, drop a torn last line (never a complete one), and get ready to append.
+        """Read what is there, drop a torn last line (never a complete one), get ready to append. Raises as `scan`."""
+        self.path.touch()
+        good = self.scan()
+        if good < self.path.stat().st_size:
+            os.truncate(self.path, good)
+        self._file = io.FileIO(self.path, "a")  # unbuffered: nothing is half-written twice after a full disk
+        return self
+
+    def scan(self) -> int:
+        """Note where the complete lines are, without changing anything; returns the bytes that they take.
 
         Raises SeedbenchError when a complete line is not a record: that is damage, not a kill.
         """
-        self.path.touch()
         good = 0
         with self.path.open("rb") as f:
             for number, raw in enumerate(f, 1):
@@ -67,25 +75,42 @@ class Journal:
                     ) from error
                 self.offsets[key(dict(entry["record"]))] = good
                 good += len(raw)
-        if good < self.path.stat().st_size:
-            os.truncate(self.path, good)
-        self._file = io.FileIO(self.path, "a")  # unbuffered: nothing is half-written twice after a full disk
-        return self
+        return good
 
     def append(self, t: Trajectory) -> None:
         """Write one finished episode and hand it to the operating system, so that a killed process loses nothing."""
-        assert self._file is not None
         line = record(t)
         entry: dict[str, Any] = {"record": line, "tokens": tokens(t), "usage": usage(t)}
+        self._write(key(line), canonical(entry).encode() + b"\n")
+
+    def absorb(self, share: Path) -> None:
+        """Take over the episodes of another journal that this one lacks, and remove it. A kill on the way loses none:
+        what was taken over already is not taken again."""
+        other = Journal(share)
+        other.scan()
+        with share.open("rb") as f:
+            for k, at in other.offsets.items():
+                if k not in self.offsets:
+                    f.seek(at)
+                    self._write(k, f.readline())
+        share.unlink()
+
+    def _write(self, k: Key, raw: bytes) -> None:
+        """Append one line, whole or not at all."""
+        assert self._file is not None
         at = self.path.stat().st_size
-        rest = memoryview(canonical(entry).encode() + b"\n")
+        rest = memoryview(raw)
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError:
             os.truncate(self.path, at)
             raise
-        self.offsets[key(line)] = at
+        self.offsets[k] = at
+
+    def shares(self) -> list[Path]:
+        """The journals of the ranks of a sharded run, which lie beside this one."""
+        return sorted(self.path.parent.glob(f"{self.path.stem}-*{self.path.suffix}"))
 
     def entries(self, order: Iterable[Key]) -> Iterator[dict[str, Any]]:
         """Journal entries ({"record", "tokens", "usage"}) in the given order, one in memory at a time."""

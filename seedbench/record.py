@@ -188,9 +188,9 @@ def write_json(path: Path, value: object) -> None:
 
 
 @contextmanager
-def locked(run: Path) -> Iterator[None]:
+def locked(run: Path, name: str = ".lock") -> Iterator[None]:
     """Hold the run folder for this process. Raises SeedbenchError when another one has it; a kill releases it."""
-    lock = FileLock(run / ".lock")
+    lock = FileLock(run / name)
     try:
         lock.acquire(timeout=0)
     except Timeout as error:

@@ -20,7 +20,7 @@ LAYERS = [
     {"rollout", "results", "client", "remote"},
     {"summarize", "view"},
     {"agents", "policy", "exam"},
-    {"evaluate", "train", "data", "doctor", "serve"},
+    {"evaluate", "finish", "playing", "shard", "train", "data", "doctor", "serve"},
     {"commands"},
     {"cli", "__main__"},
 ]

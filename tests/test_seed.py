@@ -170,7 +170,9 @@ def test_only_the_prompt_differs_between_the_passes(
 def test_a_teacher_that_reads_the_actors_prompt_has_gate_one_half(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "_hinted", lambda run, row, hint: row.prompt_ids)
+    from seedbench.train import scoring
+
+    monkeypatch.setattr(scoring, "_hinted", lambda run, row, hint: row.prompt_ids)
     args = small(folder, tmp_path / "run", mini_batches=1, skills="rules")
     trained(args)
     assert lines(args)[0]["gate_mean"] == pytest.approx(0.5, abs=1e-5)

@@ -77,6 +77,17 @@ def test_fresh_weights_follow_the_seed_alone() -> None:
     assert first(1) == first(1) != first(2)
 
 
+def test_a_saved_policy_cuts_words_as_it_did(tmp_path: Path) -> None:
+    """transformers would choose Qwen2's own rules for a saved folder, as its config.json says qwen2."""
+    from seedbench.policy.fresh import load_policy
+    from seedbench.policy.hf import HFPolicy
+
+    policy = load_policy("fresh", "alfworld")
+    policy.save(tmp_path)
+    said = [{"role": "user", "content": "Go to drawer 12 in room 1, then open fridge 3."}]
+    assert HFPolicy.load(tmp_path).encode(said) == policy.encode(said)
+
+
 def test_what_does_not_ship_is_said() -> None:
     from seedbench.policy.fresh import shipped
 

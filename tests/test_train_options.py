@@ -41,17 +41,17 @@ def staged(monkeypatch: pytest.MonkeyPatch, won: Won) -> list[tuple[str, int]]:
     """Let `won(task, trial)` decide each episode; returns what is played, in order."""
     import dataclasses
 
-    from seedbench.train import loop
+    from seedbench.train import rollouts
 
     played: list[tuple[str, int]] = []
-    real = loop.play
+    real = rollouts.play
 
     def play(make: Any, episodes: Any, *args: Any, **more: Any) -> Any:
         played.extend((e.task.id, e.trial) for e in episodes)
         for t in real(make, episodes, *args, **more):
             yield dataclasses.replace(t, success=won(t.task, t.trial))
 
-    monkeypatch.setattr(loop, "play", play)
+    monkeypatch.setattr(rollouts, "play", play)
     return played
 
 
@@ -150,7 +150,8 @@ def test_tensorboard_holds_the_curve_of_a_resumed_run_once(folder: Path, tmp_pat
 
     out = tmp_path / "run"
     grpo.run(small(folder, out, updates=3, track="tensorboard"))
-    (out / "checkpoints" / "000002" / "state.json").unlink()  # as if killed while that one was being written
+    (out / "model.safetensors").unlink()  # as if killed in the last update, when
+    (out / "checkpoints" / "000002" / "state.json").unlink()  # that one was being written
     grpo.run(small(folder, out, updates=3, track="tensorboard"), resume=True)
     events = EventAccumulator(str(out / "tensorboard")).Reload()
     for name in ("success", "loss", "grad_norm"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ def settings(model: str, out: Path, **more: Any) -> Args:
 
 if __name__ == "__main__":
     from seedbench.baselines import grpo
+    from seedbench.train.ranks import Ranks
 
     for name, options in RUNS.items():
         if name == "fsdp-lora":  # asked for by accelerate's environment instead
@@ -34,5 +34,6 @@ if __name__ == "__main__":
     # A checkpoint of two processes goes on in two: the last update again.
     out = Path(sys.argv[2]) / "fsdp"
     if os.environ["RANK"] == "0":
-        shutil.copy(out / "model.safetensors", out / "before.safetensors")
+        (out / "model.safetensors").rename(out / "before.safetensors")  # with it the run would be a finished one
+    Ranks().wait()
     grpo.run(settings(sys.argv[1], out, **RUNS["fsdp"]), resume=True)

@@ -21,7 +21,8 @@ class Eval:
     """Play an agent through frozen splits, every task once a trial, and write a result that can be replayed.
 
     The run folder keeps each episode as it ends. A killed run goes on with `seedbench eval --resume DIR`, which needs
-    no other option and gives the bytes of an uninterrupted run.
+    no other option and gives the bytes of an uninterrupted run. `torchrun` and `accelerate launch` share the episodes
+    out over processes and machines that see the same --out (docs/sharding.md).
 
     For example:
 
@@ -103,7 +104,10 @@ class Eval:
 
     def __call__(self) -> None:
         from seedbench import evaluate, results, view
+        from seedbench.shard import place
 
+        if place().world > 1 and self.out is None and self.resume is None:
+            raise SeedbenchError("--out is missing: several processes have to be told the folder that they share.")
         if self.resume is not None:
             if given := self._given() - {"resume", "server", "quiet"}:
                 flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))
@@ -113,6 +117,8 @@ class Eval:
             raise SeedbenchError("--agent is missing: try `seedbench eval --agent random`, or go on with --resume DIR.")
         else:
             out = evaluate.evaluate(self._config(), self.out)
+        if place().rank:
+            return
         if not self.quiet:
             view.print_table([results.load(out)])
         print(f"{out}: {', '.join(name for name in evaluate.FILES if (out / name).exists())}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, subcommand
@@ -41,6 +43,7 @@ class _Common:
             if given:
                 flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))
                 raise SeedbenchError(f"--resume restores every option from the run folder: leave out {flags}.")
+            _of_page(self.resume, page)
             args = dataclasses.replace(kind.load(self.resume / "train.json"), out=str(self.resume))
         else:
             base = kind.load(recipes.find(self.recipe), "--recipe") if self.recipe is not None else kind()
@@ -52,6 +55,21 @@ class _Common:
             return
         out = lazy(f"seedbench.baselines.{page}", "run")(args, resume=self.resume is not None)
         print(f"{out}: a model folder for `seedbench eval --agent {out}`, metrics.jsonl, curves.png")
+
+
+def _of_page(run: Path, page: str) -> None:
+    """Raises SeedbenchError unless `run` is the folder of a run of this algorithm."""
+    try:
+        was = json.loads((run / "train.json").read_text(encoding="utf-8")).get("page", page)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise SeedbenchError(
+            f"--resume {run} holds no train.json: it is no folder of `seedbench train`, or the run had not begun; "
+            "start it again."
+        ) from error
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise SeedbenchError(f"{run}/train.json cannot be read ({error}): start the run again.") from error
+    if was != page:
+        raise SeedbenchError(f"{run} is a run of {was}: go on with `seedbench train {was} --resume {run}`.")
 
 
 @dataclass(frozen=True)

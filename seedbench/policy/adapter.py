@@ -31,7 +31,8 @@ def add_adapter(model: Any, rank: int, alpha: float, seed: int) -> None:
         raise SeedbenchError(f"--lora-rank needs peft ({e}); install it with `pip install -e '.[train]'`.") from e
     import torch
 
-    config = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", bias="none", task_type="CAUSAL_LM")
+    scale: Any = alpha  # declared int, but any number is divided by the rank
+    config = LoraConfig(r=rank, lora_alpha=scale, target_modules="all-linear", bias="none", task_type="CAUSAL_LM")
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         LoraModel(model, {NAME: config}, NAME)  # in place: the model keeps its class and its forward()

@@ -100,9 +100,9 @@ def decode(
     done: dict[int, Generation | SeedbenchError] = {}
     filled = prefill(net, prompts, pad, budget)
     while filled:
-        rows, *read = filled.pop(0)  # so that a part's cache is freed when it is done
+        rows, cache, mask, logits = filled.pop(0)  # so that a part's cache is freed when it is done
         draws = None if u is None else u[rows]
-        done.update(zip(rows, _continue(net, *read, draws, sampling, stops), strict=True))
+        done.update(zip(rows, _continue(net, cache, mask, logits, draws, sampling, stops), strict=True))
     return [done[i] for i in range(len(prompts))]
 
 

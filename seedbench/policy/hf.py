@@ -200,7 +200,7 @@ class HFPolicy(Checkpoint):
             with torch.inference_mode():
                 return work(*given)
         except RuntimeError as e:
-            if not _out_of_memory(e):
+            if not out_of_memory(e):
                 raise
         # Outside the handler, whose traceback holds the tensors that are to be freed.
         if rows == 1:
@@ -215,7 +215,8 @@ class HFPolicy(Checkpoint):
         return None
 
 
-def _out_of_memory(e: RuntimeError) -> bool:
+def out_of_memory(e: RuntimeError) -> bool:
+    """Whether an error of PyTorch says that memory ran out."""
     import torch
 
     return isinstance(e, torch.OutOfMemoryError) or "can't allocate memory" in str(e)  # the latter is the CPU's

@@ -182,7 +182,8 @@ def check_threads(threads: int) -> None:
 
 
 def pick_device(device: str) -> Any:
-    """auto: cuda where there is one, else cpu."""
+    """auto: cuda where there is one, else cpu. Of a launcher's processes on one machine, each takes the GPU of its
+    LOCAL_RANK; where there are fewer GPUs than that, they are shared."""
     import torch
 
     if device == "auto":
@@ -193,6 +194,9 @@ def pick_device(device: str) -> Any:
         raise SeedbenchError(f"There is no device called {device!r}; use auto, cpu, cuda or cuda:N.") from e
     if where.type not in ("cpu", "cuda"):
         raise SeedbenchError(f"The device {device} is not supported; use auto, cpu, cuda or cuda:N.")
+    local = os.environ.get("LOCAL_RANK", "")
+    if where.type == "cuda" and where.index is None and local.isdecimal() and torch.cuda.device_count():
+        where = torch.device("cuda", int(local) % torch.cuda.device_count())
     if where.type == "cuda" and (where.index or 0) >= torch.cuda.device_count():
         raise SeedbenchError(
             f"The device {device} is not here (CUDA devices: {torch.cuda.device_count()}); use --device cpu."

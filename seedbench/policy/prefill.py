@@ -68,7 +68,8 @@ def prefill(net: Net, prompts: Sequence[Sequence[int]], pad: int, budget: int, s
 
 def _common(prompts: Sequence[Sequence[int]]) -> int:
     """How many tokens all of them begin with; each keeps one at least, whose logits are wanted. 0 if too few."""
-    first, last = min(prompts), max(prompts)  # what the extremes of the order share, all between them share
+    ordered = [tuple(p) for p in prompts]
+    first, last = min(ordered), max(ordered)  # what the extremes of the order share, all between them share
     n = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     n = min(n, min(map(len, prompts)) - 1)
     return n if n >= SHARED else 0

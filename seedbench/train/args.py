@@ -7,7 +7,7 @@ import json
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from seedbench.core import SeedbenchError
 
@@ -18,6 +18,8 @@ Norm = Literal["mean_std", "mean"]
 @dataclass(frozen=True)
 class Args:
     """Settings of one run. Defaults are the laptop's; papers' values come with a recipe (baselines/recipes)."""
+
+    page: ClassVar[str] = "grpo"  # which algorithm's; train.json says it, so that --resume can tell runs apart
 
     env: str = "alfworld"
     """Which environment, by its short name."""
@@ -150,7 +152,7 @@ class Args:
 
     def dumps(self) -> str:
         """What train.json holds."""
-        return json.dumps(dataclasses.asdict(self), indent=1) + "\n"
+        return json.dumps({"page": self.page, **dataclasses.asdict(self)}, indent=1) + "\n"
 
     @classmethod
     def load(cls, path: Path, kind: str = "--resume") -> Args:
@@ -161,6 +163,8 @@ class Args:
 @dataclass(frozen=True)
 class SftArgs:
     """Settings of one run; written to train.json."""
+
+    page: ClassVar[str] = "sft"
 
     env: str = "alfworld"
     """Which environment, by its short name."""
@@ -196,6 +200,7 @@ class SftArgs:
     save_every: int = 200
     """Steps between checkpoints that --resume goes on from."""
     device: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: int = 0
 
     def __post_init__(self) -> None:
@@ -215,7 +220,7 @@ class SftArgs:
 
     def dumps(self) -> str:
         """What train.json holds."""
-        return json.dumps(dataclasses.asdict(self), indent=1) + "\n"
+        return json.dumps({"page": self.page, **dataclasses.asdict(self)}, indent=1) + "\n"
 
     @classmethod
     def load(cls, path: Path, kind: str = "--resume") -> SftArgs:
@@ -229,6 +234,8 @@ def _settings(cls: type, path: Path, kind: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise SeedbenchError(f"{kind} {path} cannot be read ({error}): name a file of settings.") from error
     known = {f.name for f in fields(cls)}
+    if isinstance(given, dict):
+        given.pop("page", None)
     if not isinstance(given, dict) or (strange := sorted(set(given) - known)):
         what = f"settings that there are not ({', '.join(strange)})" if isinstance(given, dict) else "no object"
         raise SeedbenchError(f"{kind} {path} holds {what}.")

@@ -4,8 +4,8 @@
 
 No random state is in them: every draw comes from a stream of (seed, update, task, trial, turn), and the learning rate
 from the update's number. Tensors are whole, whatever processes held parts of them, so a run may go on with another
-number of processes. A checkpoint is written beside its place and moved there, so one that is there is whole. The two
-newest are kept.
+number of processes. A checkpoint is written beside its place and moved there, so one that is there is whole; one that
+cannot be written leaves the one before it as it was. The two newest are kept.
 """
 
 from __future__ import annotations
@@ -13,50 +13,69 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from seedbench.core import SeedbenchError
-from seedbench.policy.adapter import has_adapter, merged
+from seedbench.policy.adapter import has_adapter
 from seedbench.policy.hf import HFPolicy
+from seedbench.policy.weights import why
 from seedbench.train.optimizer import Optimizer
 from seedbench.train.shard import distinct, gathered, like
 
 KEPT = 2
 ADAPTER = "adapter.safetensors"
+MOMENTS = "optimizer.safetensors"
 
 
 def save(out: Path, policy: HFPolicy, optimizer: Optimizer, state: Mapping[str, Any], main: bool = True) -> None:
     """Write checkpoint state["update"] and drop those before the last one. All processes call it, `main` writes."""
-    from safetensors.torch import save_file
-
     adapter = has_adapter(policy.model)
     own = gathered(optimizer.named if adapter else distinct(policy.model), main)
     moments = gathered(optimizer.state(), main)
     if not main:
         return
-    folder = out / "checkpoints" / f"{state['update']:06d}"
-    part = folder.with_name(folder.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    if adapter:
-        save_file({name: tensor.contiguous() for name, tensor in own.items()}, part / ADAPTER)
-    else:
-        policy.save(part, own)
-    save_file({name: tensor.contiguous() for name, tensor in moments.items()}, part / "optimizer.safetensors")
-    (part / "state.json").write_text(json.dumps(dict(state)) + "\n", encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(part, folder)
+    with whole(out / "checkpoints" / f"{state['update']:06d}") as part:
+        if adapter:
+            write(part / ADAPTER, own)
+        else:
+            policy.save(part, own)
+        write(part / MOMENTS, moments)
+        (part / "state.json").write_text(json.dumps(dict(state)) + "\n", encoding="utf-8")
     for old in _all(out)[:-KEPT]:
+        (old / "state.json").unlink(missing_ok=True)  # first: a kill on the way leaves nothing that looks whole
         shutil.rmtree(old, ignore_errors=True)
 
 
-def finish(out: Path, policy: HFPolicy, main: bool = True) -> None:
-    """Leave a plain model folder, an adapter added in. All processes call it, `main` writes."""
-    state = gathered(distinct(policy.model), main)
-    if main:
-        policy.save(out, merged(policy.model, state))
+def write(file: Path, tensors: Mapping[str, Any]) -> None:
+    """A safetensors file, wherever in memory the tensors lie."""
+    from safetensors.torch import save_file
+
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
+
+
+@contextmanager
+def whole(folder: Path) -> Iterator[Path]:
+    """A folder to write into that takes the place of `folder` when all is written, and vanishes when that fails.
+
+    Raises SeedbenchError for whatever keeps it from being written, a full disk first of all.
+    """
+    part = folder.with_name(folder.name + ".part")
+    for left in folder.parent.glob("*.part"):  # of a killed process
+        shutil.rmtree(left, ignore_errors=True)
+    try:
+        part.mkdir(parents=True)
+        yield part
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(part, folder)
+    except Exception as error:  # safetensors and tokenizers raise their own, the latter plain Exception
+        shutil.rmtree(part, ignore_errors=True)
+        raise SeedbenchError(
+            f"{folder} cannot be written ({why(error)}): what was there before stands; free some disk space, then go "
+            "on with --resume."
+        ) from error
 
 
 def latest(out: Path) -> Path | None:
@@ -69,21 +88,30 @@ def restore(folder: Path, policy: HFPolicy, optimizer: Optimizer) -> dict[str, A
 
     The weights of a run without an adapter are loaded before, from the folder itself.
     """
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    try:
+    with readable(folder):
         state: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         if has_adapter(policy.model):
             _fill(optimizer.named, load_file(folder / ADAPTER))
-        moments = load_file(folder / "optimizer.safetensors")
+        moments = load_file(folder / MOMENTS)
         weights = optimizer.masters
         optimizer.load({k: like(v, weights[k.rpartition(".")[0]]) for k, v in moments.items()})
         numbers = {"update": int(state["update"]), "cursor": int(state["cursor"])}
         return {**numbers, "base": state.get("base"), "memory": dict(state["memory"])}
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    raise AssertionError("readable() lets no error through")
+
+
+@contextmanager
+def readable(folder: Path) -> Iterator[None]:
+    """Around the reading of a checkpoint. Raises SeedbenchError for a damaged one."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise SeedbenchError(
-            f"{folder} is damaged ({type(error).__name__}: {error}): remove it, and --resume takes the one before."
+            f"{folder} is damaged ({why(error)}): remove it, and --resume takes the one before."
         ) from error
 
 

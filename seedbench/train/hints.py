@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from seedbench.core import SeedbenchError
 from seedbench.train.args import Args
@@ -15,6 +15,8 @@ Method = Literal["opsd", "grpo_opsd", "sdar", "skill_sd", "rlsd"]
 @dataclass(frozen=True)
 class SkillGrpoArgs(Args):
     """Settings of one run of Skill-GRPO."""
+
+    page: ClassVar[str] = "skill_grpo"
 
     skill: str = "static"
     """What the actor sees at every step. static: the bank's text for the task's kind (SDAR's code). hindsight: the
@@ -69,6 +71,8 @@ class HindsightArgs(Args):
 class SeedArgs(HindsightArgs):
     """Settings of one run of SEED's second stage."""
 
+    page: ClassVar[str] = "seed"
+
     lambda_opd: float = 0.01
     """Weight of the distillation term (paper: 0.01); 0 is GRPO, to the bit, with everything still measured."""
     beta_opd: float = 5.0
@@ -85,6 +89,8 @@ class SeedArgs(HindsightArgs):
 @dataclass(frozen=True)
 class RelativesArgs(HindsightArgs):
     """Settings of one run of a relative of SEED."""
+
+    page: ClassVar[str] = "relatives"
 
     method: Method = "sdar"
     """opsd, grpo_opsd, sdar, skill_sd or rlsd: see baselines/relatives.py."""

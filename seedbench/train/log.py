@@ -12,6 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from seedbench import record
+
 FILE = "metrics.jsonl"
 CURVES = ("success", "loss", "grad_norm", "entropy", "invalid_rate", "episode_steps")
 
@@ -29,7 +31,7 @@ class Log:
         if not quiet:
             out.mkdir(parents=True, exist_ok=True)
             kept = read(self.path)[:done] if self.path.exists() else []
-            self.path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+            record.write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def __enter__(self) -> Log:
         self.bar.start()

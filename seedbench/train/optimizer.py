@@ -40,6 +40,11 @@ class Optimizer:
             if grad is not None:
                 master.grad = grad.float() if master.grad is None else master.grad.add_(grad.float())
 
+    def forget(self) -> None:
+        """Drop all gradients since the last step, half-done ones too."""
+        for weight in (*self.named.values(), *self.masters.values()):
+            weight.grad = None
+
     def step(self, rate: float) -> None:
         """One step at learning rate `rate`; the gradients are gone afterwards."""
         import torch
