@@ -335,7 +335,7 @@ def _update(run: Run, rows: list[Row], objective: Objective) -> dict[str, float]
     order[sorted(range(everyone), key=places.__getitem__)] = np.arange(everyone)
     parts = max(1, round(everyone / args.mini_batch_rows)) if args.mini_batch_rows else args.mini_batches
     for epoch in range(args.epochs):
-        rng = np.random.default_rng(stream("deal", args.seed, run.update, epoch))
+        rng = np.random.default_rng(stream("deal", args.seed, args.deal_seed, run.update, epoch))
         part = deal(everyone, parts, rng)[order[first : first + len(rows)]]
         for k in range(parts):
             mine = [row for row, p in zip(rows, part, strict=True) if p == k]
