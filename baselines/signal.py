@@ -32,8 +32,11 @@ LAMBDAS = (0.01, 0.1, 1.0)
 ANY = ("model", "out", "device", "threads", "slots", "token_budget")  # settings of a batch that do not change it
 
 
-def checkpoint(args: SeedArgs, batches: int, work: Path) -> dict[str, Any]:
-    """Measure what is left of one model's batches; its dot products, figures and what the batches were like."""
+def checkpoint(args: SeedArgs, batches: int, work: Path, part: tuple[int, int] | None = None) -> dict[str, Any]:
+    """Measure what is left of one model's batches; its dot products, figures and what the batches were like.
+
+    With `part` = (k, n) only batches k, k + n, ... are measured, and nothing is returned.
+    """
     from seedbench.baselines.gradients import TERMS, measure
     from seedbench.baselines.player import Player
 
@@ -48,17 +51,16 @@ def checkpoint(args: SeedArgs, batches: int, work: Path) -> dict[str, Any]:
     revision = player.policy.describe()["revision"]
     folder = work / sha256_json([revision, player.exam.protocol, settings])[:16]
     folder.mkdir(parents=True, exist_ok=True)
-    found, told = [], []
-    for number in range(batches):
-        file = folder / f"{number:04d}.npz"
-        if not file.is_file():
-            gradient, figures = measure(player, args, number)
-            _save(file, gradient, figures)
-        gradient, figures = _load(file)
-        found.append(gradient)
-        told.append(figures)
-        print(f"{args.model}: batch {number + 1} of {batches}, success {figures['success']:.2f}, "
-              f"parsed {figures['parse_rate']:.2f}", file=sys.stderr, flush=True)  # fmt: skip
+    files = [folder / f"{number:04d}.npz" for number in range(batches)]
+    first, step = part or (0, 1)
+    for number in range(first, batches, step):
+        if not files[number].is_file():
+            _save(files[number], *measure(player, args, number))
+            print(f"{args.model}: batch {number} of {batches} measured", file=sys.stderr, flush=True)
+    if part:
+        return {}
+    held = [_load(file) for file in files]
+    found, told = [gradient for gradient, _ in held], [figures for _, figures in held]
     dots = gram.gram(found)
     return {
         "model": args.model,
@@ -116,6 +118,16 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _part(said: str) -> tuple[int, int]:
+    try:
+        first, step = map(int, said.split("/"))
+    except ValueError:
+        first, step = -1, 0
+    if not 0 <= first < step:
+        raise SeedbenchError(f"--part is {said}: give K/N with K from 0 up and below N.")
+    return first, step
+
+
 def main(
     model: str,
     out: Path,
@@ -124,6 +136,7 @@ def main(
     env: str = "alfworld",
     data: str = "mini",
     batches: int = 64,
+    part: str = "",
     tasks: int = 8,
     group: int = 8,
     seed: int = 0,
@@ -145,6 +158,8 @@ def main(
         env: Which environment, by its short name.
         data: mini, or the folder of published files.
         batches: Independent batches; tasks are drawn anew for each.
+        part: K/N: measure batches K, K + N, ... alone and write no --out, for N processes side by side (K from 0); the
+            same call without it then puts them together.
         tasks: Tasks of a batch.
         group: Episodes of each task.
         seed: Seed of tasks, sampled tokens, shuffled skills and bootstrap; the same batches at every checkpoint.
@@ -158,13 +173,16 @@ def main(
     """
     if batches < 3:
         raise SeedbenchError(f"--batches is {batches}: pairs of different batches need 3 or more.")
+    share = _part(part) if part else None
     models: Sequence[str] = [model, *filter(None, checkpoints.split(","))]
     given = {"env": env, "data": data, "tasks": tasks, "group": group, "seed": seed, "beta_opd": beta_opd,
              "max_new_tokens": max_new_tokens, "analysis_tokens": analysis_tokens, "max_steps": max_steps,
              "slots": slots, "device": device, "threads": threads}  # fmt: skip
     settings = [SeedArgs(model=one, **given) for one in models]  # type: ignore[arg-type]
     said = {k: v for k, v in json.loads(settings[0].dumps()).items() if k not in ANY}
-    result = {"settings": said, "checkpoints": [checkpoint(args, batches, work) for args in settings]}
+    result = {"settings": said, "checkpoints": [checkpoint(args, batches, work, share) for args in settings]}
+    if share:
+        return
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result) + "\n", encoding="utf-8")
     print(table(result))

@@ -12,6 +12,7 @@ import pytest
 from seedbench.core import SeedbenchError, Task
 from seedbench.train.args import Args
 from seedbench.train.hints import SeedArgs
+from tests.command import run as command
 from tests.tiny import one_sentence, one_torch_thread, tiny_folder
 
 torch = pytest.importorskip("torch")
@@ -133,8 +134,15 @@ def test_signal_end_to_end_goes_on_and_can_be_recomputed(
     files = sorted((tmp_path / "work").rglob("*.npz"))
     files[1].unlink()
     asked: list[int] = []
+    for wrong in ("2/2", "1", "a/b"):
+        with pytest.raises(SeedbenchError) as error:
+            signal.main(str(folder), tmp_path / "no", part=wrong)
+        one_sentence(error, "K/N")
     real = gradients.measure
     monkeypatch.setattr(gradients, "measure", lambda p, a, n: asked.append(n) or real(p, a, n))
+    for part in ("0/2", "1/2"):
+        signal.main(str(folder), tmp_path / "no", tmp_path / "work", batches=3, part=part, **SMALL)
+        assert asked == ([] if part == "0/2" else [1]) and not (tmp_path / "no").exists()
     assert run_signal(folder, tmp_path / "work", tmp_path / "two.json") == first and asked == [1]
     files[2].write_bytes(b"PK")
     with pytest.raises(SeedbenchError) as error:
@@ -214,7 +222,8 @@ def test_power_of_the_paired_test() -> None:
     """Cohen 1988's worked figures: d = .5 needs 34 pairs for 80 % at 5 %; the pilot's .17 needs about 25 for .10."""
     assert report.pairs_needed(1.0, 0.5) == 34 and report.pairs_needed(0.17, 0.10) == 25
     assert report.power(1.0, 34, 0.5) == pytest.approx(0.808, abs=1e-3)
-    assert report.power(0.2, 10, 0.0) == pytest.approx(0.05, abs=1e-6)  # without effect: the level
+    assert report.power(0.2, 10, 0.0) == pytest.approx(0.05, abs=1e-4)  # without effect: the level
+    assert report.power(1e-9, 2, 1.0) == 1.0 and report.pairs_needed(1e-9, 0.1) == 2
     assert report.power(0.17, 25, report.detectable(0.17, 25)) == pytest.approx(0.8, abs=1e-6)
 
 
@@ -254,19 +263,46 @@ def test_report_compares_pairs_and_shows_second_plays(tmp_path: Path) -> None:
             run = tmp_path / "plan" / arm / str(seed)
             run.mkdir(parents=True)
             one = won if seed else won[::-1]
+            one = "1111" if (arm, seed) == ("b", 2) else one
             split = {"won": one, "score": 0.0, "steps": 3.0, "invalid_rate": 0.0}
             told = {"seen": split, "unseen": {**split, "won": "1" + one[1:]}}
             if arm == "c":
                 told["seen*"] = told["unseen*"] = {**split, "won": "1111"}
             (run / "outcomes.json").write_text(json.dumps(told))
             if arm != "start":
-                lines = [json.dumps({"update": 1, "success": 0.25 * (arm == "b") + 0.01 * seed})]
+                lines = [json.dumps({"update": 1, "success": 0.25 * (arm == "b") * (1 + 0.1 * seed)})]
                 (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     said = report.write(path, tmp_path / "plan")
-    assert "- b - c: all splits +0.4" in said and "area under the training curve +0.250" in said
+    assert "- b - c: all splits +0.583" in said and "area under the training curve +0.275" in said
     assert "- c, seen, played with --skill static: 1.000" in said
     assert "at 80 % power" in said and "all splits, b:" in said
     for wrong in ({"contrasts": [["b", "x"]]}, {"again": {"x": []}}, {"contrasts": [["b"]]}):
         path.write_text(json.dumps(plan | wrong))
         with pytest.raises(SeedbenchError):
             experiment.Plan.load(path)
+
+
+def test_an_experiment_end_to_end(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arms, the second play of one of them, and a second call that finds nothing left to do."""
+    asked: list[tuple[str, ...]] = []
+
+    def called(*args: str) -> None:
+        asked.append(args)
+        command(*args)
+
+    monkeypatch.setattr(experiment, "_seedbench", called)
+    short = ["--max-new-tokens", "8", "--max-steps", "2"]
+    plan = {"title": "t", "start": str(folder), "env": "alfworld", "seeds": [3], "control": "",
+            "eval": ["--split", "seen", "--limit", "1", *short], "again": {"a": ["--skill", "static"]},
+            "arms": {"a": ["grpo", "--updates", "1", "--tasks", "1", "--group", "2", *short]}}  # fmt: skip
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan))
+    kept = experiment.run(path, tmp_path / "work", 1)
+    told = json.loads((kept / "a" / "3" / "outcomes.json").read_text())
+    assert set(told) == {"seen", "seen*"} and told["seen"]["won"] == told["seen*"]["won"] == "0"
+    assert set(json.loads((kept / "start" / "3" / "outcomes.json").read_text())) == {"seen"}
+    assert [args[0] for args in asked] == ["eval", "train", "eval", "eval"] and "--skill" in asked[3]
+    configs = [json.loads((tmp_path / "work" / "a" / "3" / n / "run.json").read_text()) for n in ("eval", "again")]
+    assert [c["config"]["skill"] for c in configs] == ["", "static"]
+    experiment.run(path, tmp_path / "work", 1)
+    assert len(asked) == 4
