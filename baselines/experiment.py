@@ -98,14 +98,14 @@ def one(plan: Plan, job: Job) -> Job:
             else:
                 told = ("--env", plan.env, "--model", plan.start, "--seed", str(job.seed), "--out", model)
                 _seedbench("train", *plan.arms[job.arm], *told)
-    told = _played(plan, job, model, job.work / "eval", [])
+    kept = _played(plan, job, model, job.work / "eval", [])
     if job.arm in plan.again:
         more = _played(plan, job, model, job.work / "again", plan.again[job.arm])
-        told |= {f"{split}*": figures for split, figures in more.items()}
+        kept |= {f"{split}*": figures for split, figures in more.items()}
     job.kept.mkdir(parents=True, exist_ok=True)
     if job.arm != "start":
         shutil.copy(trained / "metrics.jsonl", job.kept / "metrics.jsonl")
-    text = json.dumps(told, indent=1) + "\n"
+    text = json.dumps(kept, indent=1) + "\n"
     (job.kept / "outcomes.json.part").write_text(text, encoding="utf-8")
     os.replace(job.kept / "outcomes.json.part", job.kept / "outcomes.json")
     return job
