@@ -3,10 +3,12 @@
     python -m seedbench.baselines.experiment baselines/results/grpo-alfworld.json --jobs 2
 
 A plan is a JSON file: `start` (a model), `env`, `arms` (name -> arguments of `seedbench train`), `seeds`, `eval`
-(arguments of `seedbench eval`), `control` (the arm that others are compared with, "" for the start alone). What every
-run leaves that is worth keeping (metrics.jsonl, outcomes of all tasks) goes into a folder beside the plan, named like
-it; seedbench.baselines.report reads that folder alone. Runs that are there are not run again, and one that was killed
-goes on, so the same command resumes.
+(arguments of `seedbench eval`), `control` (the arm that others are compared with, "" for the start alone); and where
+they are needed `contrasts` (pairs of arms whose two endpoints are compared) and `again` (arm -> arguments of a second
+`seedbench eval`, whose splits are kept under their names with a star). What every run leaves that is worth keeping
+(metrics.jsonl, outcomes of all tasks) goes into a folder beside the plan, named like it; seedbench.baselines.report
+reads that folder alone. Runs that are there are not run again, and one that was killed goes on, so the same command
+resumes.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,6 +41,8 @@ class Plan:
     control: str = ""
     question: str = ""
     analysis: str = ""
+    contrasts: list[list[str]] = field(default_factory=list)
+    again: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> Plan:
@@ -49,6 +53,11 @@ class Plan:
             raise SeedbenchError(f"{path} is not a plan of an experiment ({error}).") from error
         if plan.control and plan.control not in plan.arms:
             raise SeedbenchError(f"{path}: the control {plan.control!r} is none of the arms.")
+        named = {arm for pair in plan.contrasts for arm in pair} | set(plan.again)
+        if strange := sorted(named - set(plan.arms)):
+            raise SeedbenchError(f"{path}: {strange[0]!r} in contrasts or again is none of the arms.")
+        if any(len(pair) != 2 for pair in plan.contrasts):
+            raise SeedbenchError(f"{path}: each of the contrasts is a pair of arms.")
         return plan
 
 
@@ -89,18 +98,25 @@ def one(plan: Plan, job: Job) -> Job:
             else:
                 told = ("--env", plan.env, "--model", plan.start, "--seed", str(job.seed), "--out", model)
                 _seedbench("train", *plan.arms[job.arm], *told)
-    played = job.work / "eval"
-    if not (played / "results.json").is_file():
-        shutil.rmtree(played, ignore_errors=True)
-        told = ("--agent", model, "--env", plan.env, "--seed", str(job.seed), "--out", str(played))
-        _seedbench("eval", *told, *plan.eval, "--quiet")
+    kept = _played(plan, job, model, job.work / "eval", [])
+    if job.arm in plan.again:
+        more = _played(plan, job, model, job.work / "again", plan.again[job.arm])
+        kept |= {f"{split}*": figures for split, figures in more.items()}
     job.kept.mkdir(parents=True, exist_ok=True)
     if job.arm != "start":
         shutil.copy(trained / "metrics.jsonl", job.kept / "metrics.jsonl")
-    text = json.dumps(outcomes(played), indent=1) + "\n"
+    text = json.dumps(kept, indent=1) + "\n"
     (job.kept / "outcomes.json.part").write_text(text, encoding="utf-8")
     os.replace(job.kept / "outcomes.json.part", job.kept / "outcomes.json")
     return job
+
+
+def _played(plan: Plan, job: Job, model: str, folder: Path, more: list[str]) -> dict[str, Any]:
+    if not (folder / "results.json").is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        told = ("--agent", model, "--env", plan.env, "--seed", str(job.seed), "--out", str(folder))
+        _seedbench("eval", *told, *plan.eval, *more, "--quiet")
+    return outcomes(folder)
 
 
 def outcomes(run: Path) -> dict[str, Any]:

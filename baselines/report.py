@@ -22,6 +22,7 @@ from seedbench.baselines.experiment import Plan
 from seedbench.train.log import read
 
 AREA = "area under the training curve"
+FINAL = "all splits"
 
 
 class Gap(NamedTuple):
@@ -54,6 +55,37 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Gap:
     return Gap(mean, mean - half, mean + half, p, sd, n)
 
 
+def power(sd: float, pairs: int, effect: float, level: float = 0.05) -> float:
+    """Chance that a two-sided paired t-test of `pairs` differences with deviation `sd` finds a mean of `effect`.
+
+    By the noncentral t-distribution (Cohen 1988, ch. 2): T = (Z + shift) / S with shift = effect / sd * sqrt(pairs),
+    averaged over quantiles of S, as scipy's nct is NaN far out.
+    """
+    from scipy.stats import chi2, norm, t
+
+    if pairs < 2 or not sd > 0:
+        raise ValueError("power needs two pairs or more and a deviation above 0")
+    shift, free = effect / sd * math.sqrt(pairs), pairs - 1
+    spread = np.sqrt(chi2.ppf((np.arange(2000) + 0.5) / 2000, free) / free)
+    edge = float(t.ppf(1 - level / 2, free)) * spread
+    return float(np.mean(norm.sf(edge - shift) + norm.cdf(-edge - shift)))
+
+
+def pairs_needed(sd: float, effect: float, wanted: float = 0.8, level: float = 0.05) -> int:
+    """Fewest pairs with which `power` reaches `wanted`."""
+    n = 2
+    while power(sd, n, effect, level) < wanted:
+        n += 1
+    return n
+
+
+def detectable(sd: float, pairs: int, wanted: float = 0.8, level: float = 0.05) -> float:
+    """The effect for which `power` is `wanted`."""
+    from scipy.optimize import brentq
+
+    return float(brentq(lambda effect: power(sd, pairs, effect, level) - wanted, 0.0, 20 * sd))
+
+
 class Arm:
     """All finished runs of an arm, by seed."""
 
@@ -67,10 +99,15 @@ class Arm:
                     self.curves[int(run.name)] = [line["success"] for line in read(run / "metrics.jsonl")]
 
     def rates(self, split: str) -> dict[int, float]:
-        """Success by seed; of AREA, the mean success over all updates' episodes."""
+        """Success by seed; of AREA, the mean success over all updates' episodes; of FINAL, over all splits' tasks."""
         if split == AREA:
             return {seed: float(np.mean(curve)) for seed, curve in self.curves.items()}
-        return {seed: run[split]["won"].count("1") / len(run[split]["won"]) for seed, run in self.runs.items()}
+        if split == FINAL:
+            won = {seed: "".join(f["won"] for name, f in run.items() if "*" not in name)
+                   for seed, run in self.runs.items()}  # fmt: skip
+        else:
+            won = {seed: run[split]["won"] for seed, run in self.runs.items()}
+        return {seed: w.count("1") / len(w) for seed, w in won.items()}
 
 
 def difference(a: Arm, b: Arm, split: str) -> Gap:
@@ -123,12 +160,31 @@ def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
     others = [name for name in plan.arms if plan.control and name != plan.control]
     if others:
         lines += ["", f"Against {plan.control}, paired by seed:", ""]
-    for split in (*splits, AREA) if others else ():
+    for split in (*splits, FINAL, AREA) if others else ():
         gaps = [difference(arms[name], arms[plan.control], split) for name in others]
         known = [g.p if math.isfinite(g.p) else 1.0 for g in gaps]
         for name, gap, p in zip(others, gaps, stats.holm(known), strict=True):
-            lines.append(f"- {split}, {name}: {gap}, Holm {p:.3g}; sd of a pair {gap.sd:.3f}")
+            lines.append(f"- {split}, {name}: {gap}, Holm {p:.3g}; sd of a pair {gap.sd:.3f}{_power(gap)}")
+    for one, other in plan.contrasts:
+        gaps = [difference(arms[one], arms[other], split) for split in (FINAL, AREA)]
+        adjusted = stats.holm([g.p if math.isfinite(g.p) else 1.0 for g in gaps])
+        told = "; ".join(
+            f"{split} {gap}, Holm {p:.3g}" for split, gap, p in zip((FINAL, AREA), gaps, adjusted, strict=True)
+        )
+        lines += ["", f"- {one} - {other}: {told}"]
+    for name, flags in plan.again.items():
+        for split in splits:
+            mean = _mean(list(arms[name].rates(f"{split}*").values()))
+            lines += ["", f"- {name}, {split}, played with {' '.join(flags)}: {mean}"]
     return lines
+
+
+def _power(gap: Gap) -> str:
+    """What this spread lets one see at 80 % power, at the 5 % level of a single test."""
+    if not gap.n > 1 or not gap.sd > 0:
+        return ""
+    return (f", with which {gap.n} pairs show {detectable(gap.sd, gap.n):.3f} at 80 % power, "
+            f"and 0.10 takes {pairs_needed(gap.sd, 0.10)}")  # fmt: skip
 
 
 def _mean(values: list[float]) -> str:

@@ -49,6 +49,9 @@ class Args:
     mini_batch_rows: int = 0
     """Rows of an optimizer step, about: the rows are then dealt into as many equal parts as come nearest to it, and
     mini_batches does not count. Papers: 256 on ALFWorld, 64 on WebShop, 512 on search-QA."""
+    deal_seed: int = 0
+    """Of the deal of rows into mini-batches, beside --seed: another one changes that and nothing else (ours, for an A/A
+    control: the same algorithm run twice)."""
     epochs: int = 1
     """Passes over a batch's rows. Papers: 1."""
     token_budget: int = 16384
@@ -122,7 +125,8 @@ class Args:
     def __post_init__(self) -> None:
         least = {"updates": 0, "seed": 0, "tasks": 1, "group": 1, "mini_batches": 1, "epochs": 1, "token_budget": 1,
                  "max_new_tokens": 1, "slots": 1, "save_every": 1,
-                 "threads": 0, "resample": 0, "lora_rank": 0, "mini_batch_rows": 0, "max_prompt_tokens": 1}  # fmt: skip
+                 "threads": 0, "resample": 0, "lora_rank": 0, "mini_batch_rows": 0, "deal_seed": 0,
+                 "max_prompt_tokens": 1}  # fmt: skip
         for name, low in least.items():
             if (value := getattr(self, name)) is not None and value < low:
                 raise SeedbenchError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be {low} or more.")
@@ -138,6 +142,8 @@ class Args:
             raise SeedbenchError("--engine-url names a vLLM server: add --engine vllm, or leave it out.")
         if self.resample and self.group < 2:
             raise SeedbenchError(f"--resample is {self.resample} but a group of one has no spread: raise --group.")
+        if self.deal_seed and self.mini_batches == 1 and not self.mini_batch_rows:
+            raise SeedbenchError("--deal-seed deals rows otherwise, and there is one mini-batch: raise --mini-batches.")
         if self.clip >= 1:
             raise SeedbenchError(f"--clip is {self.clip}: it must be below 1, as ratios are positive.")
 

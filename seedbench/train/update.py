@@ -51,8 +51,9 @@ def _mini_batches(run: Run, rows: list[Row]) -> Iterator[list[Row]]:
     order = np.empty(everyone, np.int64)  # of each row among all ranks', the same however groups are shared out
     order[sorted(range(everyone), key=places.__getitem__)] = np.arange(everyone)
     parts = max(1, round(everyone / args.mini_batch_rows)) if args.mini_batch_rows else args.mini_batches
+    other = [args.deal_seed] if args.deal_seed else []
     for epoch in range(args.epochs):
-        rng = np.random.default_rng(stream("deal", args.seed, run.update, epoch))
+        rng = np.random.default_rng(stream("deal", args.seed, *other, run.update, epoch))
         part = deal(everyone, parts, rng)[order[first : first + len(rows)]]
         for k in range(parts):
             yield [row for row, p in zip(rows, part, strict=True) if p == k]

@@ -1,0 +1,308 @@
+"""Signal and direction of gradients on cases with a known answer; both measurements end to end; the A/A flag; plans."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seedbench.core import SeedbenchError, Task
+from seedbench.train.args import Args
+from seedbench.train.hints import SeedArgs
+from tests.command import run as command
+from tests.tiny import one_sentence, one_torch_thread, tiny_folder
+
+torch = pytest.importorskip("torch")
+gram = pytest.importorskip("seedbench.baselines.gram")
+gradients = pytest.importorskip("seedbench.baselines.gradients")
+hint_gap = pytest.importorskip("seedbench.baselines.hint_gap")
+signal = pytest.importorskip("seedbench.baselines.signal")
+report = pytest.importorskip("seedbench.baselines.report")
+experiment = pytest.importorskip("seedbench.baselines.experiment")
+one_thread = pytest.fixture(autouse=True)(one_torch_thread)
+
+
+def sample(rng: np.random.Generator, n: int, share: float, cosine: float, size: int = 400) -> list[np.ndarray]:
+    """(2, size) gradients of two terms: means at `cosine`, a noise that both share and which is most of each."""
+    along, across = np.eye(2, size)
+    means = np.stack([along, cosine * along + np.sqrt(1 - cosine**2) * across])
+    noise = rng.normal(size=(n, 1, size)) * np.sqrt((1 / share - 1) / size)
+    return list((means + noise).astype(np.float32))
+
+
+def test_by_hand() -> None:
+    """Three batches of one number: 1, 2, 6. Pairs 2, 6, 12; squares 1, 4, 36."""
+    dots = gram.gram([np.array([[x]], np.float32) for x in (1, 2, 6)])
+    assert gram.apart(dots[0, :, 0], np.ones((1, 3))).tolist() == [pytest.approx(20 / 3)]
+    assert gram.apart(dots[0, :, 0], np.array([[2.0, 1.0, 0.0]])).tolist() == [pytest.approx(2)]  # no pair of copies
+    found = gram.report(dots, ["pg"], 0, [])["pg"]
+    assert found["signal"].value == pytest.approx((20 / 3) / (41 / 3))
+    assert found["norm"].value == pytest.approx(np.sqrt(41 / 3))
+
+
+def test_known_signal_and_cosine_are_found_without_bias() -> None:
+    """Noise that two terms share within a batch is no alignment: of the same batches, the plain cosine would be .95."""
+    rng = np.random.default_rng(3)
+    shares, cosines, inside = [], [], 0
+    for _ in range(40):
+        found = gram.report(gram.gram(sample(rng, 24, 0.1, 0.2)), ["pg", "own"], 0, [0.1])
+        shares.append(found["own"]["signal"].value)
+        cosines.append(found["own"]["cosine:pg"].value)
+        inside += found["own"]["signal"].low <= 0.1 <= found["own"]["signal"].high
+        assert found["own"]["size@0.1"].value == pytest.approx(0.1, rel=0.1)
+        assert found["own"]["mean_size@0.1"].value == pytest.approx(0.1, rel=0.7)
+    assert np.mean(shares) == pytest.approx(0.1, abs=0.01)
+    assert np.mean(cosines) == pytest.approx(0.2, abs=0.06)
+    assert inside >= 34  # of 40 intervals of 95 %
+
+
+def test_no_signal_is_said_to_be_none() -> None:
+    rng = np.random.default_rng(5)
+    noise = list(rng.normal(size=(32, 2, 300)).astype(np.float32))
+    found = gram.report(gram.gram(noise), ["pg", "own"], 0, [])["own"]
+    assert found["signal"].low < 0 < found["signal"].high and abs(found["signal"].value) < 0.01
+    assert found["cosine:pg"].low is None  # more draws than a few have no answer
+    zero = gram.report(gram.gram([np.zeros((1, 4), np.float32)] * 4), ["pg"], 0, [])["pg"]["signal"]
+    assert zero.value is None and str(zero) == "not determined"
+
+
+def test_dot_products_survive_their_file() -> None:
+    dots = gram.gram(sample(np.random.default_rng(0), 5, 0.5, 0.5, 10_000))
+    again = gram.unpacked(json.loads(json.dumps(gram.packed(dots))), 2)
+    assert again.shape == dots.shape == (2, 5, 2, 5) and np.allclose(again, dots, rtol=1e-7)
+    assert np.array_equal(again, again.transpose(2, 3, 0, 1))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("tiny"), max_position_embeddings=4096)
+
+
+SMALL: dict[str, Any] = {"tasks": 2, "group": 2, "max_new_tokens": 8, "max_steps": 2, "analysis_tokens": 8}
+
+
+def test_gradients_are_those_of_the_training_loop(folder: Path, tmp_path: Path) -> None:
+    """Of the very episodes of an update, |lambda OPD| / |PG| is what --share-every logs, and |PG| its grad_norm."""
+    from types import SimpleNamespace
+
+    from seedbench.baselines import grpo, seed
+    from seedbench.train.loop import train
+
+    seen: dict[str, np.ndarray] = {}
+
+    def watched(run: Any, trajectories: Any) -> Any:
+        player = SimpleNamespace(policy=run.policy, exam=run.exam)
+        found, figures = gradients.terms(player, run.args, trajectories, [0, 0, 1, 1], 0)
+        assert figures["coverage:rules"] == figures["coverage:fixed"] == 1 and figures["coverage:own"] == 0
+        assert figures["gap:fixed"] == 0 != figures["gap:rules"]
+        seen.update(zip(gradients.TERMS, found, strict=True))
+        return seed.hindsight(run, trajectories)
+
+    args = SeedArgs(model=str(folder), out=str(tmp_path / "run"), updates=1, skills="rules", lambda_opd=0.1,
+                    share_every=1, invalid_penalty=0.5, **SMALL)  # fmt: skip
+    train(args, advantages=grpo.advantages, objective=seed.objective, hindsight=watched)
+    line = json.loads((tmp_path / "run" / "metrics.jsonl").read_text())
+    pg, opd = seen["pg"].astype(float), 0.1 * seen["rules"].astype(float)
+    assert np.linalg.norm(pg) > 0
+    assert line["part_share"] == pytest.approx(np.linalg.norm(opd) / np.linalg.norm(pg), rel=1e-4)
+    assert line["grad_norm"] == pytest.approx(np.linalg.norm(pg + opd), rel=1e-4)
+    # No reply can be read, so every advantage is -.5: GRPO then pushes down what plain self-imitation pushes up.
+    assert seen["pg"] == pytest.approx(-seen["fixed"], abs=1e-5)
+    assert not seen["own"].any() and not seen["shuffled"].any()  # random weights write no lesson
+
+
+def run_signal(folder: Path, work: Path, out: Path, batches: int = 3) -> dict[str, Any]:
+    signal.main(str(folder), out, work, batches=batches, **SMALL)
+    return dict(json.loads(out.read_text()))
+
+
+def test_signal_end_to_end_goes_on_and_can_be_recomputed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = run_signal(folder, tmp_path / "work", tmp_path / "one.json")
+    said = capsys.readouterr().out
+    assert "signal share" in said and all(f"\n{term} " in said for term in gradients.TERMS)
+    one = first["checkpoints"][0]
+    assert signal.recomputed(one, first["settings"]["seed"])["rules"]["signal"]["value"] == pytest.approx(
+        one["figures"]["rules"]["signal"]["value"], rel=1e-4
+    )
+    assert one["figures"]["fixed"]["cosine:pg"]["value"] == pytest.approx(-1, abs=1e-3)  # as in the test above
+    assert len(one["batches"]) == 3 and len({b["gap:rules"] for b in one["batches"]}) == 3
+    files = sorted((tmp_path / "work").rglob("*.npz"))
+    files[1].unlink()
+    asked: list[int] = []
+    for wrong in ("2/2", "1", "a/b"):
+        with pytest.raises(SeedbenchError) as error:
+            signal.main(str(folder), tmp_path / "no", part=wrong)
+        one_sentence(error, "K/N")
+    real = gradients.measure
+    monkeypatch.setattr(gradients, "measure", lambda p, a, n: asked.append(n) or real(p, a, n))
+    for part in ("0/2", "1/2"):
+        signal.main(str(folder), tmp_path / "no", tmp_path / "work", batches=3, part=part, **SMALL)
+        assert asked == ([] if part == "0/2" else [1]) and not (tmp_path / "no").exists()
+    assert run_signal(folder, tmp_path / "work", tmp_path / "two.json") == first and asked == [1]
+    files[2].write_bytes(b"PK")
+    with pytest.raises(SeedbenchError) as error:
+        run_signal(folder, tmp_path / "work", tmp_path / "three.json")
+    one_sentence(error, "0002.npz", "delete it")
+
+
+def test_hint_gap_end_to_end(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every arm's actor sees its lesson, and only that; a policy whose analyses cannot be read has no gap at all."""
+    from seedbench.baselines.player import Player
+
+    shown: list[list[str]] = []
+    real = Player.play
+
+    def watched(self: Any, episodes: Any) -> Any:
+        played = real(self, episodes)
+        assert all(step.view.hint == e.hint for e, t in zip(episodes, played, strict=True) for step in t.steps)
+        shown.append([e.hint for e in episodes])
+        return played
+
+    monkeypatch.setattr(Player, "play", watched)
+    out = tmp_path / "gap.json"
+    hint_gap.main(str(folder), out, tasks=6, max_new_tokens=8, analysis_tokens=8, max_steps=2)
+    result = json.loads(out.read_text())
+    assert shown[0] == shown[1] == [""] * 6 and shown[2] == result["skills"]["rule"] and shown[3] == []
+    assert sorted(shown[4]) == sorted(shown[2]) and shown[4] != shown[2]
+    assert shown[5] == [] and len(shown[6]) == 6  # nobody won, so there is no donor; the bank speaks to all
+    assert result["parse_rate"] == 0 and result["equal_to_rule"] is None
+    assert result["won"]["own"] == result["won"]["plain"] and len(result["won"]["rule"]) == 6
+    assert "is below the bar" in capsys.readouterr().out
+
+
+def test_hint_gap_figures_by_hand() -> None:
+    t, f = True, False
+    outcomes = {arm: [t, t, f, f] for arm in ("source", "plain", "own", "other", "new", "static")}
+    outcomes["rule"] = [t, t, t, f]
+    outcomes["new"] = [f, t, t, t]
+    skills = {arm: ["s"] * 4 for arm in hint_gap.ARMS} | {"new": ["s", "", "s", "s"], "own": ["s", "", "", "s"]}
+    rows = {(r["arm"], r["tasks"]): r for r in hint_gap.summary(outcomes, skills)}
+    rule = rows["rule", "all"]
+    assert (rule["plain"], rule["success"], rule["difference"], rule["p"]) == (0.5, 0.75, 0.25, 1.0)
+    assert rule["difference_interval"][0] < 0.25 < rule["difference_interval"][1]
+    assert rows["rule", "after a failure"]["difference"] == 0.5 and rows["rule", "after a success"]["difference"] == 0
+    assert ("new", "all") not in rows and rows["new", "with a donor"]["n"] == 3
+    assert rows["new", "with a donor"]["difference"] == pytest.approx(1 / 3)
+    assert rows["own", "with a lesson"]["n"] == 2 and rows["own", "all"]["n"] == 4
+
+
+def test_donors_are_other_won_tasks_of_kind_and_family() -> None:
+    where = [("a", "x"), ("a", "x"), ("a", "y"), ("b", "x"), ("a", "x")]
+    tasks = [Task(str(i), "e", "train", kind, {"family": family}) for i, (kind, family) in enumerate(where)]
+    assert hint_gap.donors(tasks, [True, False, True, True, False], ["s"] * 5, 0) == [None, 0, None, None, 0]
+    drawn = {hint_gap.donors(tasks, [True] * 5, ["s", "", "s", "s", "s"], seed)[1] for seed in range(20)}
+    assert drawn == {0, 4}
+
+
+def test_deal_seed_changes_the_deal_and_nothing_else(folder: Path, tmp_path: Path) -> None:
+    from seedbench.baselines import grpo
+
+    made = {}
+    for name, deal in (("one", 0), ("again", 1), ("same", 0)):
+        args = Args(model=str(folder), out=str(tmp_path / name), updates=1, mini_batches=2, deal_seed=deal, lr=1e-2,
+                    tasks=2, group=2, max_new_tokens=8, max_steps=2)  # fmt: skip
+        out = grpo.run(args)
+        made[name] = (out / "model.safetensors").read_bytes(), json.loads((out / "metrics.jsonl").read_text())
+    assert made["one"][0] == made["same"][0] != made["again"][0]
+    assert made["one"][1]["prompt_digest"] == made["again"][1]["prompt_digest"]
+    assert made["one"][1]["tokens"] == made["again"][1]["tokens"]
+    with pytest.raises(SeedbenchError) as error:
+        Args(deal_seed=1)
+    one_sentence(error, "--mini-batches")
+
+
+def test_power_of_the_paired_test() -> None:
+    """Cohen 1988's worked figures: d = .5 needs 34 pairs for 80 % at 5 %; the pilot's .17 needs about 25 for .10."""
+    assert report.pairs_needed(1.0, 0.5) == 34 and report.pairs_needed(0.17, 0.10) == 25
+    assert report.power(1.0, 34, 0.5) == pytest.approx(0.808, abs=1e-3)
+    assert report.power(0.2, 10, 0.0) == pytest.approx(0.05, abs=1e-4)  # without effect: the level
+    assert report.power(1e-9, 2, 1.0) == 1.0 and report.pairs_needed(1e-9, 0.1) == 2
+    assert report.power(0.17, 25, report.detectable(0.17, 25)) == pytest.approx(0.8, abs=1e-6)
+
+
+PLANS = sorted((Path(experiment.__file__).parent / "results").glob("seed-*.json"))
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda p: p.stem)
+def test_plans_are_ones_that_can_be_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every arm's flags are understood, and all arms have as many updates, episodes and mini-batches."""
+    import dataclasses
+
+    from seedbench import cli
+    from seedbench.commands import train
+
+    told: list[Any] = []
+    monkeypatch.setattr(train._Common, "run", lambda self, page, args: told.append(args))
+    plan = experiment.Plan.load(path)
+    for arm in plan.arms.values():
+        cli.main(["train", *arm, "--env", plan.env, "--model", plan.start, "--seed", "0", "--out", "x"])
+    shared = [f.name for f in dataclasses.fields(Args) if f.name != "deal_seed"]
+    assert all(getattr(a, name) == getattr(told[0], name) for a in told for name in shared)
+    assert len(plan.arms) == len(told) == len({(type(a), json.dumps(dataclasses.asdict(a))) for a in told})
+    assert len(set(plan.seeds)) == len(plan.seeds) and "--temperature" in plan.eval
+    control, again = (dataclasses.asdict(told[list(plan.arms).index(n)]) for n in ("grpo", "again"))
+    assert {k for k in control if control[k] != again[k]} == {"deal_seed"}
+
+
+def test_report_compares_pairs_and_shows_second_plays(tmp_path: Path) -> None:
+    plan = {"title": "t", "start": "s", "env": "alfworld", "seeds": [0, 1, 2], "eval": [], "control": "a",
+            "arms": {"a": ["grpo"], "b": ["seed"], "c": ["skill_grpo"]}, "contrasts": [["b", "c"]],
+            "again": {"c": ["--skill", "static"]}}  # fmt: skip
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan))
+    wins = {"start": "0000", "a": "1000", "b": "1110", "c": "1000"}
+    for arm, won in wins.items():
+        for seed in range(3):
+            run = tmp_path / "plan" / arm / str(seed)
+            run.mkdir(parents=True)
+            one = won if seed else won[::-1]
+            one = "1111" if (arm, seed) == ("b", 2) else one
+            split = {"won": one, "score": 0.0, "steps": 3.0, "invalid_rate": 0.0}
+            told = {"seen": split, "unseen": {**split, "won": "1" + one[1:]}}
+            if arm == "c":
+                told["seen*"] = told["unseen*"] = {**split, "won": "1111"}
+            (run / "outcomes.json").write_text(json.dumps(told))
+            if arm != "start":
+                lines = [json.dumps({"update": 1, "success": 0.25 * (arm == "b") * (1 + 0.1 * seed)})]
+                (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    said = report.write(path, tmp_path / "plan")
+    assert "- b - c: all splits +0.583" in said and "area under the training curve +0.275" in said
+    assert "- c, seen, played with --skill static: 1.000" in said
+    assert "at 80 % power" in said and "all splits, b:" in said
+    for wrong in ({"contrasts": [["b", "x"]]}, {"again": {"x": []}}, {"contrasts": [["b"]]}):
+        path.write_text(json.dumps(plan | wrong))
+        with pytest.raises(SeedbenchError):
+            experiment.Plan.load(path)
+
+
+def test_an_experiment_end_to_end(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arms, the second play of one of them, and a second call that finds nothing left to do."""
+    asked: list[tuple[str, ...]] = []
+
+    def called(*args: str) -> None:
+        asked.append(args)
+        command(*args)
+
+    monkeypatch.setattr(experiment, "_seedbench", called)
+    short = ["--max-new-tokens", "8", "--max-steps", "2"]
+    plan = {"title": "t", "start": str(folder), "env": "alfworld", "seeds": [3], "control": "",
+            "eval": ["--split", "seen", "--limit", "1", *short], "again": {"a": ["--skill", "static"]},
+            "arms": {"a": ["grpo", "--updates", "1", "--tasks", "1", "--group", "2", *short]}}  # fmt: skip
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan))
+    kept = experiment.run(path, tmp_path / "work", 1)
+    told = json.loads((kept / "a" / "3" / "outcomes.json").read_text())
+    assert set(told) == {"seen", "seen*"} and told["seen"]["won"] == told["seen*"]["won"] == "0"
+    assert set(json.loads((kept / "start" / "3" / "outcomes.json").read_text())) == {"seen"}
+    assert [args[0] for args in asked] == ["eval", "train", "eval", "eval"] and "--skill" in asked[3]
+    configs = [json.loads((tmp_path / "work" / "a" / "3" / n / "run.json").read_text()) for n in ("eval", "again")]
+    assert [c["config"]["skill"] for c in configs] == ["", "static"]
+    experiment.run(path, tmp_path / "work", 1)
+    assert len(asked) == 4
