@@ -76,9 +76,10 @@ class _Passes:
         # Sharded layers gather in step: no rank may make more passes than another, or begin them again with smaller
         # ones when its memory alone runs out.
         work = list(passes(rows, run.args.token_budget))
+        most = max(run.ranks.gather([len(work)]))  # asked before the passes, in which ranks gather otherwise
         for some in work:
             self._one(some)
-        _keep_step(run, max(run.ranks.gather([len(work)])) - len(work))
+        _keep_step(run, most - len(work))
 
     def _one(self, some: list[Row]) -> None:
         run = self.run
