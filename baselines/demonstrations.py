@@ -83,3 +83,23 @@ def row(policy: HFPolicy, messages: Sequence[Message], text: str) -> Row:
     prompt = list(policy.encode(messages))
     reply = [*policy.tokenizer.encode(text, add_special_tokens=False), policy.tokenizer.eos_token_id]
     return {"input_ids": prompt + reply, "completion_mask": [0] * len(prompt) + [1] * len(reply)}
+
+
+def copying(policy: HFPolicy, count: int, seed: int, length: int = 256) -> list[Row]:
+    """`count` rows of random tokens: some first ones, then spans of those, each after a token of its own. The loss is on
+    what follows the first token of a span, which nothing but looking it up can tell."""
+    known = np.setdiff1d(np.arange(len(policy.tokenizer)), policy.tokenizer.all_special_ids)
+    rng = np.random.default_rng(stream("copying", seed))
+    return [_copies(known, length, rng) for _ in range(count)]
+
+
+def _copies(known: np.ndarray, length: int, rng: np.random.Generator) -> Row:
+    few = rng.choice(known, size=int(rng.integers(4, 200)))  # half the rows hold few tokens, which then come often
+    ids = rng.choice(few if rng.random() < 0.5 else known, size=int(rng.integers(12, length * 9 // 16))).tolist()
+    source, mask = len(ids), [0] * len(ids)
+    while len(ids) < length:
+        size = int(rng.integers(2, 12))
+        start = int(rng.integers(0, source - size))
+        ids += [*ids[start : start + size], int(rng.choice(known))]
+        mask += [0, *[1] * (size - 1), 0]
+    return {"input_ids": ids[:length], "completion_mask": mask[:length]}

@@ -11,6 +11,7 @@ compute logits at every position, and all but a few belong to prompts.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,8 @@ def _rows(exam: Exam, policy: HFPolicy, args: SftArgs) -> list[demonstrations.Ro
     if not short:
         raise SeedbenchError(f"None of {len(rows)} rows has at most {args.longest} tokens: raise --longest.")
     print(f"{len(short)} rows; {len(rows) - len(short)} longer than {args.longest} tokens were left out")
-    return short
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    return demonstrations.copying(policy, args.copy_first * args.rows * world, args.seed) + short
 
 
 def loss(model: Any, ids: Tensor, mask: Tensor, wanted: Tensor) -> Tensor:
@@ -85,7 +87,8 @@ def _trainer(policy: HFPolicy, rows: list[demonstrations.Row], args: SftArgs, ou
             self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
         ) -> Any:
             ids, mask = inputs["input_ids"], inputs["attention_mask"]
-            wanted = mask if self.state.global_step < args.whole else inputs["labels"] != -100
+            now = self.state.global_step - args.copy_first
+            wanted = mask if 0 <= now < args.whole else inputs["labels"] != -100
             value = loss(self.accelerator.unwrap_model(model), ids, mask, wanted)
             return (value, None) if return_outputs else value
 
@@ -101,8 +104,16 @@ def _trainer(policy: HFPolicy, rows: list[demonstrations.Row], args: SftArgs, ou
     )  # fmt: skip
     trainer = Trainer(policy.model, settings, train_dataset=Dataset.from_list(rows), processing_class=policy.tokenizer,
                       callbacks=[resuming.Checkpoints(out, args.seed)])  # fmt: skip
-    lengths = [len(row["input_ids"]) for row in rows]
-    order = resuming.order(lengths, args.rows * settings.world_size, args.updates, args.seed)
     prepared: Any = trainer.train_dataset
-    trainer.train_dataset = prepared.select(order)
+    trainer.train_dataset = prepared.select(_order(rows, args.rows * settings.world_size, args))
     return trainer
+
+
+def _order(rows: list[demonstrations.Row], batch: int, args: SftArgs) -> list[int]:
+    """Row numbers of all batches: those of `copying`, which stand first, as they are; then the others, as they fit."""
+    from seedbench.baselines import resuming
+
+    first = min(args.copy_first, args.updates) * batch
+    lengths = [len(row["input_ids"]) for row in rows[args.copy_first * batch :]]
+    rest = resuming.order(lengths, batch, args.updates - first // batch, args.seed)
+    return [*range(first), *(args.copy_first * batch + i for i in rest)]

@@ -65,6 +65,21 @@ def test_lessons_are_written_from_an_episode_and_read_in_the_next() -> None:
     assert len(written) == 3 and {lesson.skill for lesson in written if lesson} == set(read)
 
 
+def test_rows_for_copying_can_be_answered_by_looking_up_alone() -> None:
+    from seedbench.baselines import demonstrations
+    from seedbench.policy.fresh import load_policy
+
+    policy = load_policy("fresh", "alfworld")
+    rows = demonstrations.copying(policy, 20, 0)
+    assert rows == demonstrations.copying(policy, 20, 0) != demonstrations.copying(policy, 20, 1)
+    for row in rows:
+        ids, mask = row["input_ids"], row["completion_mask"]
+        assert len(ids) == len(mask) == 256 and not set(ids) & set(policy.tokenizer.all_special_ids)
+        pairs = {(ids[i], ids[i + 1]) for i in range(mask.index(1))}
+        wanted = [i for i, m in enumerate(mask) if m]
+        assert wanted and all((ids[i - 1], ids[i]) in pairs for i in wanted)
+
+
 def test_fresh_weights_follow_the_seed_alone() -> None:
     import torch
 

@@ -191,6 +191,9 @@ class SftArgs:
     """Also learn to write a lesson from each episode, and to play the task again with that lesson in the prompt."""
     longest: int = 1024
     """Tokens of a row; longer ones are left out, and counted in what is printed."""
+    copy_first: int = 0
+    """Updates before all others on random tokens in which spans come again: a policy from scratch learns there to copy
+    names that it never saw, which prompts teach it far more slowly."""
     whole: int = 0
     """Updates at the beginning whose loss is over prompts too: a policy from scratch learns there to copy."""
     updates: int = 1000
