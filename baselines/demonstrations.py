@@ -86,8 +86,8 @@ def row(policy: HFPolicy, messages: Sequence[Message], text: str) -> Row:
 
 
 def copying(policy: HFPolicy, count: int, seed: int, length: int = 256) -> list[Row]:
-    """`count` rows of random tokens: some first ones, then spans of those, each after a token of its own. The loss is on
-    what follows the first token of a span, which nothing but looking it up can tell."""
+    """`count` rows of random tokens: some first ones, then spans of those, each before a token of its own. The loss is
+    on what follows the first token of a span, which nothing but looking it up can tell."""
     known = np.setdiff1d(np.arange(len(policy.tokenizer)), policy.tokenizer.all_special_ids)
     rng = np.random.default_rng(stream("copying", seed))
     return [_copies(known, length, rng) for _ in range(count)]

@@ -115,5 +115,6 @@ def _order(rows: list[demonstrations.Row], batch: int, args: SftArgs) -> list[in
 
     first = min(args.copy_first, args.updates) * batch
     lengths = [len(row["input_ids"]) for row in rows[args.copy_first * batch :]]
-    rest = resuming.order(lengths, batch, args.updates - first // batch, args.seed)
+    left = args.updates - first // batch
+    rest = resuming.order(lengths, batch, left, args.seed) if left else []
     return [*range(first), *(args.copy_first * batch + i for i in rest)]
