@@ -85,7 +85,7 @@ def row(policy: HFPolicy, messages: Sequence[Message], text: str) -> Row:
     return {"input_ids": prompt + reply, "completion_mask": [0] * len(prompt) + [1] * len(reply)}
 
 
-def copying(policy: HFPolicy, count: int, seed: int, length: int = 256) -> list[Row]:
+def copying(policy: HFPolicy, count: int, seed: int, length: int = 128) -> list[Row]:
     """`count` rows of random tokens: some first ones, then spans of those, each before a token of its own. The loss is
     on what follows the first token of a span, which nothing but looking it up can tell."""
     known = np.setdiff1d(np.arange(len(policy.tokenizer)), policy.tokenizer.all_special_ids)

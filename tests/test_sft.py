@@ -74,7 +74,7 @@ def test_rows_for_copying_can_be_answered_by_looking_up_alone() -> None:
     assert rows == demonstrations.copying(policy, 20, 0) != demonstrations.copying(policy, 20, 1)
     for row in rows:
         ids, mask = row["input_ids"], row["completion_mask"]
-        assert len(ids) == len(mask) == 256 and not set(ids) & set(policy.tokenizer.all_special_ids)
+        assert len(ids) == len(mask) == 128 and not set(ids) & set(policy.tokenizer.all_special_ids)
         pairs = {(ids[i], ids[i + 1]) for i in range(mask.index(1))}
         wanted = [i for i, m in enumerate(mask) if m]
         assert wanted and all((ids[i - 1], ids[i]) in pairs for i in wanted)
