@@ -131,7 +131,7 @@ class Seed(_Common):
     For example:
 
       seedbench train seed --env alfworld --model tiny --out runs/seed
-      seedbench train seed --recipe baselines/recipes/seed-qwen2.5-3b-alfworld.json --data DIR --dry-run
+      seedbench train seed --recipe seed-qwen2.5-3b-alfworld --data DIR --dry-run
     """
 
     args: OmitArgPrefixes[SeedArgs] = dataclasses.field(default_factory=SeedArgs)
