@@ -65,6 +65,28 @@ def test_lessons_are_written_from_an_episode_and_read_in_the_next() -> None:
     assert len(written) == 3 and {lesson.skill for lesson in written if lesson} == set(read)
 
 
+def test_examples_are_learned_as_they_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from seedbench.baselines import demonstrations
+    from seedbench.policy.fresh import load_policy
+    from tests.command import run
+
+    policy, file = load_policy("fresh", "alfworld"), tmp_path / "sft.jsonl"
+    line = {"messages": [{"role": "user", "content": "Say it."}], "completion": '{"a":1}', "task": "t", "trial": 0}
+    file.write_text(f"{json.dumps(line)}\n{json.dumps(line | {'completion': 'two'})}\n")
+    told = [parts(policy, row) for row in demonstrations.written(file, policy)]
+    assert [said for _, said in told] == ['{"a":1}', "two"]
+    assert all("<|im_start|>user\nSay it." in p and p.endswith("<|im_start|>assistant\n") for p, _ in told)
+    none = ("train", "sft", "--demonstrations", 0, "--out", tmp_path / "run")
+    run(*none, code=2)
+    assert "0 where --examples names a file" in capsys.readouterr().err
+    run(*none, "--examples", file, "--updates", 1, "--rows", 2)
+    assert "2 rows; 0 longer" in capsys.readouterr().out and (tmp_path / "run" / "model.safetensors").is_file()
+    for text in ("[]", '{"messages": [], "completion": 3}', "{"):
+        file.write_text(f"{json.dumps(line)}\n{text}\n")
+        with pytest.raises(SeedbenchError, match="line 2: not an object with messages"):
+            list(demonstrations.written(file, policy))
+
+
 def test_fresh_weights_follow_the_seed_alone() -> None:
     import torch
 
