@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seedbench.core import SeedbenchError
+from tests.command import run
 from tests.tiny import one_torch_thread
 
 pytest.importorskip("trl", reason="trl is not installed: pip install -e '.[train]'")
@@ -68,7 +67,6 @@ def test_lessons_are_written_from_an_episode_and_read_in_the_next() -> None:
 def test_examples_are_learned_as_they_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from seedbench.baselines import demonstrations
     from seedbench.policy.fresh import load_policy
-    from tests.command import run
 
     policy, file = load_policy("fresh", "alfworld"), tmp_path / "sft.jsonl"
     line = {"messages": [{"role": "user", "content": "Say it."}], "completion": '{"a":1}', "task": "t", "trial": 0}
@@ -117,19 +115,17 @@ def test_what_does_not_ship_is_said() -> None:
         shipped("nowhere")
 
 
-def test_the_command_from_fresh_to_a_played_model(tmp_path: Path) -> None:
-    def seedbench(*args: str) -> str:
-        return subprocess.run(
-            [sys.executable, "-m", "seedbench", *args], check=True, capture_output=True, text=True, cwd=tmp_path
-        ).stdout
-
-    small = ("--demonstrations", "6", "--updates", "4", "--rows", "8", "--save-every", "2")
-    seedbench("train", "sft", "--env", "alfworld", *small, "--out", "run")
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+def test_the_command_from_fresh_to_a_played_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made, played = tmp_path / "run", tmp_path / "played"
+    small = ("--demonstrations", 6, "--updates", 4, "--rows", 8, "--save-every", 2)
+    run("train", "sft", "--env", "alfworld", *small, "--out", made)
+    lines = [json.loads(line) for line in (made / "metrics.jsonl").read_text().splitlines()]
     assert [line["update"] for line in lines] == [1, 2, 3, 4] and lines[-1]["loss"] < lines[0]["loss"]
-    assert (tmp_path / "run" / "curves.png").stat().st_size > 1000
-    played = ("--env", "alfworld", "--split", "seen", "--limit", "2", "--max-new-tokens", "8", "--max-steps", "2")
-    seedbench("eval", "--agent", "run", *played, "--out", "played")
-    results = json.loads((tmp_path / "played" / "results.json").read_text())
+    assert (made / "curves.png").stat().st_size > 1000
+    short = ("--env", "alfworld", "--split", "seen", "--limit", 2, "--max-new-tokens", 8, "--max-steps", 2)
+    run("eval", "--agent", made, *short, "--out", played, "--quiet")
+    results = json.loads((played / "results.json").read_text())
     assert results["results"][0]["attempted"] == 2 and results["results"][0]["errors"] == 0
-    assert "0.4" in seedbench("train", "sft", "--dry-run", "--out", "x")
+    capsys.readouterr()
+    run("train", "sft", "--dry-run", "--out", tmp_path / "x")
+    assert "fresh: 0.48 M parameters" in capsys.readouterr().out
