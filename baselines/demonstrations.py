@@ -6,7 +6,9 @@ reply to it; the loss is on the reply and its end of turn.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -76,6 +78,29 @@ def steps(trajectory: Trajectory, policy: HFPolicy, agent: Stumbling) -> Iterato
     for step in trajectory.steps:
         if step.reply.text and not agent.stumbles(step.view, trajectory.task, trajectory.trial):
             yield row(policy, step.view.messages, step.reply.text)
+
+
+def written(file: Path, policy: HFPolicy) -> Iterator[Row]:
+    """Rows of a file of JSON lines with messages and completion. Raises SeedbenchError where one is not like that."""
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")  # JSON may hold other line breaks as they are
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeedbenchError(f"--examples {file} cannot be read ({error}): name a file of JSON lines.") from error
+    for number, text in enumerate(lines, 1):
+        if not text:
+            continue
+        try:
+            line = json.loads(text)
+            said = [(m["role"], m["content"]) for m in line["messages"]]
+            whole = all(isinstance(x, str) for pair in [*said, (line["completion"],)] for x in pair) and bool(said)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            whole = False
+        if not whole:
+            raise SeedbenchError(
+                f"--examples {file}, line {number}: not an object with messages (role, content) and completion; "
+                "`seedbench skills export` writes such lines."
+            )
+        yield row(policy, [{"role": role, "content": content} for role, content in said], line["completion"])
 
 
 def row(policy: HFPolicy, messages: Sequence[Message], text: str) -> Row:

@@ -23,11 +23,10 @@ from seedbench.baselines.grpo import advantages, policy_loss
 from seedbench.baselines.seed import distillation
 from seedbench.baselines.skills import hindsight
 from seedbench.core import SeedbenchError, Trajectory, stream
-from seedbench.policy.fit import fit
-from seedbench.prompts import Prompt
 from seedbench.rollout import Episode
 from seedbench.train.hints import SeedArgs
 from seedbench.train.rows import Row, batch_of, passes, rows_of
+from seedbench.train.scoring import Scores, hinted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,26 +35,6 @@ if TYPE_CHECKING:
     from seedbench.policy.hf import HFPolicy
 
 TERMS = ("pg", "own", "rules", "fixed", "shuffled")
-Scores = Sequence[Sequence[float]]  # the teacher's log-probabilities of each row's tokens; () for an untaught row
-
-
-def teach(policy: HFPolicy, prompt: Prompt, args: SeedArgs, rows: Sequence[Row], hints: Sequence[str]) -> Scores:
-    """The same sampled tokens scored after the prompt with the trajectory's hint in its slot; () where there is no
-    hint, or where the prompt is too long with it."""
-    prompts, taught = [], []
-    for i, row in enumerate(rows):
-        if hint := hints[row.trajectory]:
-            view = dataclasses.replace(row.view, hint=hint, messages=())
-            try:
-                prompts.append(fit(policy, prompt, view, args.max_prompt_tokens, len(row.completion_ids))[0])
-                taught.append(i)
-            except SeedbenchError:
-                continue
-    scored = policy.logprobs(prompts, [rows[i].completion_ids for i in taught], temperature=args.temperature)
-    found: list[Sequence[float]] = [()] * len(rows)
-    for i, values in zip(taught, scored, strict=True):
-        found[i] = values
-    return found
 
 
 def gradients(policy: HFPolicy, args: SeedArgs, rows: list[Row], teachers: Mapping[str, Scores]) -> np.ndarray:
@@ -121,8 +100,9 @@ def terms(
     teachers: dict[str, Scores] = {"fixed": [row.logp_old for row in rows]}
     for name, told in skills.items():
         hints = dict(zip(live, told, strict=True))
-        hinted = [hints.get(i, "") for i in range(len(played))]
-        teachers[name] = teach(player.policy, player.exam.prompt, args, rows, hinted)
+        teachers[name] = hinted(
+            player.policy, player.exam.prompt, args, rows, [hints.get(row.trajectory, "") for row in rows]
+        )
     teachers = {name: teachers[name] for name in TERMS[1:]}
     tokens = sum(len(row.completion_ids) for row in rows)
     figures = {

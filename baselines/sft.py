@@ -58,6 +58,8 @@ def run(args: SftArgs, resume: bool = False) -> Path:
 
 def _rows(exam: Exam, policy: HFPolicy, args: SftArgs) -> list[demonstrations.Row]:
     rows = list(demonstrations.rows(exam, policy, args))
+    if args.examples:
+        rows += demonstrations.written(Path(args.examples), policy)
     short = [row for row in rows if len(row["input_ids"]) <= args.longest]
     if not short:
         raise SeedbenchError(f"None of {len(rows)} rows has at most {args.longest} tokens: raise --longest.")

@@ -304,6 +304,10 @@ class Agent(ABC):
     env: str = ""
     prompt: Prompt | None = None
 
+    def plays(self, env_id: str) -> None:
+        """Raise SeedbenchError if this agent cannot play an environment at all; asked before anything is played."""
+        return None
+
     @abstractmethod
     def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> Sequence[Reply | Exception]:
         """One reply a view, in order; an Exception in a place is the failure of that view alone."""

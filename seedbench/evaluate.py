@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import datetime
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def evaluate(config: Config, out: Path | None = None, console: Console | None = 
     """Start a run in a new folder and play it to its end; returns the folder."""
     here = place()
     exams = plan(config)
-    agent = _agent(config, here)
+    agent = _agent(config, here, exams)
     config = dataclasses.replace(config, agent=public_spec(config.agent))  # no password reaches run.json
     out = _named(config) if out is None else out
     try:
@@ -175,13 +176,15 @@ def _read_run(out: Path) -> dict[str, Any]:
     return run
 
 
-def _agent(config: Config, here: Place) -> Agent:
+def _agent(config: Config, here: Place, exams: Sequence[Exam] = ()) -> Agent:
     options = {
         k: getattr(config, k) for k in ("batch", "device", "dtype", "threads", "chat_template", "max_prompt_tokens")
     }
     agent = load_agent(config.agent, **options)
     if agent.interactive and here.world > 1:
         raise SeedbenchError(f"--agent {config.agent} sits at one keyboard: start one process, without a launcher.")
+    for exam in exams:
+        agent.plays(exam.env_id)
     return agent
 
 

@@ -12,6 +12,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# For this process and all that tests start, before anything has loaded PyTorch or a BLAS: matrices as small as those
+# here lose time to threads, the more so where pytest-xdist has a process on every core already.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 def need(present: object, reason: str) -> None:
     """Skip with a reason where an optional program or extra is missing; where all must be there (CI), fail instead."""

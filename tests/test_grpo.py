@@ -195,14 +195,12 @@ def test_a_killed_run_goes_on_with_the_same_curve(options: dict[str, Any], folde
 def test_two_processes_make_the_update_of_one(folder: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
-    def command(out: Path) -> list[str]:
-        return ["-m", "seedbench", "train", "grpo", "--model", str(folder), "--out", str(out), "--updates", "1",
-                "--tasks", "2", "--group", "2", "--max-new-tokens", "8", "--max-steps", "2", "--mini-batches", "2",
-                "--threads", "1"]  # fmt: skip
-
-    subprocess.run([sys.executable, *command(tmp_path / "one")], check=True, capture_output=True)
+    grpo.run(small(folder, tmp_path / "one", updates=1, mini_batches=2, threads=1))
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    subprocess.run([*launch, *command(tmp_path / "two")], check=True, capture_output=True)
+    command = ["-m", "seedbench", "train", "grpo", "--model", str(folder), "--out", str(tmp_path / "two"),
+               "--updates", "1", "--tasks", "2", "--group", "2", "--max-new-tokens", "8", "--max-steps", "2",
+               "--mini-batches", "2", "--threads", "1"]  # fmt: skip
+    subprocess.run([*launch, *command], check=True, capture_output=True)
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     start = load_file(folder / "model.safetensors")
     assert max(float((one[k] - start[k]).abs().max()) for k in one) > 1e-4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from collections.abc import Sequence
@@ -172,7 +173,9 @@ def test_a_teacher_that_reads_the_actors_prompt_has_gate_one_half(
 ) -> None:
     from seedbench.train import scoring
 
-    monkeypatch.setattr(scoring, "_hinted", lambda run, row, hint: row.prompt_ids)
+    real = scoring.fit
+    monkeypatch.setattr(scoring, "fit", lambda policy, prompt, view, *more: real(
+        policy, prompt, dataclasses.replace(view, hint=""), *more))  # fmt: skip
     args = small(folder, tmp_path / "run", mini_batches=1, skills="rules")
     trained(args)
     assert lines(args)[0]["gate_mean"] == pytest.approx(0.5, abs=1e-5)

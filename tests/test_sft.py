@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seedbench.core import SeedbenchError
+from tests.command import run
 from tests.tiny import one_torch_thread
 
 pytest.importorskip("trl", reason="trl is not installed: pip install -e '.[train]'")
@@ -80,6 +79,27 @@ def test_rows_for_copying_can_be_answered_by_looking_up_alone() -> None:
         assert wanted and all((ids[i - 1], ids[i]) in pairs for i in wanted)
 
 
+def test_examples_are_learned_as_they_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from seedbench.baselines import demonstrations
+    from seedbench.policy.fresh import load_policy
+
+    policy, file = load_policy("fresh", "alfworld"), tmp_path / "sft.jsonl"
+    line = {"messages": [{"role": "user", "content": "Say it."}], "completion": '{"a":1}', "task": "t", "trial": 0}
+    file.write_text(f"{json.dumps(line)}\n{json.dumps(line | {'completion': 'two'})}\n")
+    told = [parts(policy, row) for row in demonstrations.written(file, policy)]
+    assert [said for _, said in told] == ['{"a":1}', "two"]
+    assert all("<|im_start|>user\nSay it." in p and p.endswith("<|im_start|>assistant\n") for p, _ in told)
+    none = ("train", "sft", "--demonstrations", 0, "--out", tmp_path / "run")
+    run(*none, code=2)
+    assert "0 where --examples names a file" in capsys.readouterr().err
+    run(*none, "--examples", file, "--updates", 1, "--rows", 2)
+    assert "2 rows; 0 longer" in capsys.readouterr().out and (tmp_path / "run" / "model.safetensors").is_file()
+    for text in ("[]", '{"messages": [], "completion": 3}', "{"):
+        file.write_text(f"{json.dumps(line)}\n{text}\n")
+        with pytest.raises(SeedbenchError, match="line 2: not an object with messages"):
+            list(demonstrations.written(file, policy))
+
+
 def test_fresh_weights_follow_the_seed_alone() -> None:
     import torch
 
@@ -110,19 +130,17 @@ def test_what_does_not_ship_is_said() -> None:
         shipped("nowhere")
 
 
-def test_the_command_from_fresh_to_a_played_model(tmp_path: Path) -> None:
-    def seedbench(*args: str) -> str:
-        return subprocess.run(
-            [sys.executable, "-m", "seedbench", *args], check=True, capture_output=True, text=True, cwd=tmp_path
-        ).stdout
-
-    small = ("--demonstrations", "6", "--updates", "4", "--rows", "8", "--save-every", "2")
-    seedbench("train", "sft", "--env", "alfworld", *small, "--out", "run")
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+def test_the_command_from_fresh_to_a_played_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made, played = tmp_path / "run", tmp_path / "played"
+    small = ("--demonstrations", 6, "--updates", 4, "--rows", 8, "--save-every", 2)
+    run("train", "sft", "--env", "alfworld", *small, "--out", made)
+    lines = [json.loads(line) for line in (made / "metrics.jsonl").read_text().splitlines()]
     assert [line["update"] for line in lines] == [1, 2, 3, 4] and lines[-1]["loss"] < lines[0]["loss"]
-    assert (tmp_path / "run" / "curves.png").stat().st_size > 1000
-    played = ("--env", "alfworld", "--split", "seen", "--limit", "2", "--max-new-tokens", "8", "--max-steps", "2")
-    seedbench("eval", "--agent", "run", *played, "--out", "played")
-    results = json.loads((tmp_path / "played" / "results.json").read_text())
+    assert (made / "curves.png").stat().st_size > 1000
+    short = ("--env", "alfworld", "--split", "seen", "--limit", 2, "--max-new-tokens", 8, "--max-steps", 2)
+    run("eval", "--agent", made, *short, "--out", played, "--quiet")
+    results = json.loads((played / "results.json").read_text())
     assert results["results"][0]["attempted"] == 2 and results["results"][0]["errors"] == 0
-    assert "0.4" in seedbench("train", "sft", "--dry-run", "--out", "x")
+    capsys.readouterr()
+    run("train", "sft", "--dry-run", "--out", tmp_path / "x")
+    assert "fresh: 0.48 M parameters" in capsys.readouterr().out

@@ -6,7 +6,7 @@
     lessons.jsonl        one line an episode and analyzer                        (annotate)
     utility.jsonl        one line an episode played again, plain or with a skill (validate --utility)
     validated.jsonl      one line a lesson, with the reasons against it          (validate)
-    sft.jsonl, sft_val.jsonl   rows for `seedbench train sft`                    (export)
+    sft.jsonl, sft_val.jsonl   rows for `seedbench train sft --examples`         (export)
 
 Lines are appended as they come. A kill loses what was under way, and a torn last line is dropped.
 """

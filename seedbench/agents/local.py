@@ -99,6 +99,9 @@ class Each(Agent):
             raise SeedbenchError(f"{self.name} has no policy for {short_name(env)}: choose --env {there}.")
         return self.agents[env]
 
+    def plays(self, env_id: str) -> None:
+        self.of(env_id)
+
     def act(self, views: Sequence[View], envs: Sequence[TextEnv] | None = None) -> Sequence[Reply | Exception]:
         agent = self.of(self.env)
         agent.sampling = self.sampling

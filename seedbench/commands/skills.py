@@ -160,7 +160,9 @@ class Validate:
 
 @dataclass(frozen=True)
 class Export:
-    """Write valid lessons as rows of messages and completion, for `seedbench train sft`: sft.jsonl, sft_val.jsonl."""
+    """Write valid lessons as rows of messages and completion: sft.jsonl, for `seedbench train sft --examples`, and
+    sft_val.jsonl, which is held out.
+    """
 
     project: Positional[Path]
     """Project folder."""

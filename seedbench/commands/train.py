@@ -79,13 +79,17 @@ class Sft(_Common):
     For example:
 
       seedbench train sft --env alfworld --model fresh --out runs/sft
+      seedbench train sft --env alfworld --model tiny --demonstrations 0 --examples runs/skills/sft.jsonl --out runs/one
       seedbench train sft --resume runs/sft
     """
 
     args: OmitArgPrefixes[SftArgs] = dataclasses.field(default_factory=SftArgs)
 
     def __call__(self) -> None:
-        self.run("sft", self.args)
+        args = self.args
+        if args.examples:  # found again from any folder
+            args = dataclasses.replace(args, examples=os.path.abspath(args.examples))
+        self.run("sft", args)
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ class Seed(_Common):
     For example:
 
       seedbench train seed --env alfworld --model tiny --out runs/seed
-      seedbench train seed --recipe baselines/recipes/seed-qwen2.5-3b-alfworld.json --data DIR --dry-run
+      seedbench train seed --recipe seed-qwen2.5-3b-alfworld --data DIR --dry-run
     """
 
     args: OmitArgPrefixes[SeedArgs] = dataclasses.field(default_factory=SeedArgs)

@@ -10,7 +10,7 @@ from seedbench.core import SeedbenchError
 from seedbench.policy import chat, loading
 from seedbench.policy.hf import HFPolicy
 
-# 0.42 M parameters with the tokenizer's 1,536 embeddings, which are tied; d, layers and heads after spec: what a CPU
+# 0.48 M parameters with the tokenizer's 1,536 embeddings, which are tied; d, layers and heads after spec: what a CPU
 # core trains in minutes.
 SHAPE: dict[str, Any] = {
     "hidden_size": 96,

@@ -182,6 +182,9 @@ class SftArgs:
     """mini, or the folder of published files."""
     demonstrations: int | None = None
     """Train tasks that the expert plays; by default all."""
+    examples: str = ""
+    """File of further rows, JSON lines of messages and completion, as `seedbench skills export` writes them (stage 1 of
+    SEED); with --demonstrations 0 they are all that is learned."""
     trials: int = 1
     """Episodes of each."""
     stumble: float = 0.0
@@ -224,6 +227,10 @@ class SftArgs:
         ):
             if getattr(self, name) < low:
                 raise SeedbenchError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be {low} or more.")
+        if self.demonstrations is not None and self.demonstrations < (0 if self.examples else 1):
+            raise SeedbenchError(
+                f"--demonstrations is {self.demonstrations}: it must be 1 or more, or 0 where --examples names a file."
+            )
         if not 0 <= self.stumble < 1:
             raise SeedbenchError(f"--stumble is {self.stumble}: it is a chance from 0 to below 1.")
 

@@ -28,8 +28,9 @@ def describe(args: Args | SftArgs, page: str, parameters: float | None = None) -
         lines += [*_replies(args), *_hints(args, args.max_steps or exam.protocol["max_steps"])]
         shape = args
     else:
-        lines.append(f"{args.updates} updates x {args.rows} rows of "
-                     f"{args.demonstrations or len(exam.tasks['train'])} demonstrations")  # fmt: skip
+        shown = len(exam.tasks["train"]) if args.demonstrations is None else args.demonstrations
+        more = f" and of {args.examples}" if args.examples else ""
+        lines.append(f"{args.updates} updates x {args.rows} rows of {shown} demonstrations{more}")
         shape = Args(dtype="float32")
     lines += _memory(args.model, args.env, shape, args.device, parameters, page == "sft")
     return "\n".join([*lines, f"into {args.out or '(no --out given)'}"])

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seedbench.core import SeedbenchError
 from seedbench.policy import adapter
 from seedbench.policy.fit import fit
+from seedbench.policy.hf import HFPolicy
+from seedbench.prompts import Prompt
+from seedbench.train.args import Args
 from seedbench.train.rows import Row
 from seedbench.train.sampler import rescore
 
 if TYPE_CHECKING:
     from seedbench.train.loop import Run, Told
+
+Scores = Sequence[Sequence[float]]  # log-probabilities of each row's tokens; () for a row that is not scored
 
 
 def score(run: Run, rows: list[Row]) -> dict[str, float]:
@@ -37,17 +43,11 @@ def teach(run: Run, rows: list[Row], told: Told) -> dict[str, float]:
     """Score the same sampled tokens after the prompt with the trajectory's hint in its slot, with the batch's frozen
     weights. A row that does not fit with its hint, even without past steps, is left untaught and counted."""
     started = time.perf_counter()
-    prompts, taught, long = [], [], 0
-    for row in rows:
-        if hint := told.hints[row.trajectory]:
-            try:
-                prompts.append(_hinted(run, row, hint))
-                taught.append(row)
-            except SeedbenchError:
-                long += 1
-    scored = run.policy.logprobs(prompts, [r.completion_ids for r in taught], temperature=run.args.temperature)
-    for row, values in zip(taught, scored, strict=True):
+    hints = [told.hints[row.trajectory] for row in rows]
+    for row, values in zip(rows, hinted(run.policy, run.exam.prompt, run.args, rows, hints), strict=True):
         row.logp_teacher = values
+    long = sum(bool(hint) and not row.logp_teacher for row, hint in zip(rows, hints, strict=True))
+    taught = [r for r in rows if r.logp_teacher]
     tokens = run.ranks.sum([sum(len(r.completion_ids) for r in some) for some in (taught, rows)] + [long])
     return dict(told.figures) | {
         "coverage": tokens[0] / max(tokens[1], 1.0), "rescore_too_long": tokens[2],
@@ -55,8 +55,21 @@ def teach(run: Run, rows: list[Row], told: Told) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _hinted(run: Run, row: Row, hint: str) -> tuple[int, ...]:
-    """The row's prompt with `hint` in its slot, where the actor may have seen another or none; cut as the actor's is,
-    but beside the tokens that are to be scored."""
-    view = dataclasses.replace(row.view, hint=hint, messages=())
-    return fit(run.policy, run.exam.prompt, view, run.args.max_prompt_tokens, len(row.completion_ids))[0]
+def hinted(policy: HFPolicy, prompt: Prompt, args: Args, rows: Sequence[Row], hints: Sequence[str]) -> Scores:
+    """Each row's own tokens scored after its prompt with its hint in the slot, where the actor may have seen another or
+    none; cut as the actor's prompt is, but beside the tokens that are scored. () where the hint is "", or where the
+    prompt is too long with it even without past steps."""
+    prompts, taught = [], []
+    for i, (row, hint) in enumerate(zip(rows, hints, strict=True)):
+        if hint:
+            view = dataclasses.replace(row.view, hint=hint, messages=())
+            try:
+                prompts.append(fit(policy, prompt, view, args.max_prompt_tokens, len(row.completion_ids))[0])
+                taught.append(i)
+            except SeedbenchError:
+                continue
+    scored = policy.logprobs(prompts, [rows[i].completion_ids for i in taught], temperature=args.temperature)
+    found: list[Sequence[float]] = [()] * len(rows)
+    for i, values in zip(taught, scored, strict=True):
+        found[i] = values
+    return found

@@ -14,7 +14,6 @@ from typing import Any
 
 from seedbench.core import SeedbenchError
 
-KINDS = ("none", "tensorboard", "wandb")
 PROJECT = "seedbench"
 
 
