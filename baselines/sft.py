@@ -43,10 +43,11 @@ def run(args: SftArgs, resume: bool = False) -> Path:
     folder.make(out)
     first = int(os.environ.get("RANK", "0")) == 0  # of a launcher's processes, one holds the folder for all
     with record.locked(out) if first else contextlib.nullcontext():
-        return _run(args, exam, out, resume)
+        _run(args, exam, out, resume)
+    return out
 
 
-def _run(args: SftArgs, exam: Exam, out: Path, resume: bool) -> Path:
+def _run(args: SftArgs, exam: Exam, out: Path, resume: bool) -> None:
     from seedbench.baselines import resuming
 
     policy = load_policy(
@@ -60,7 +61,6 @@ def _run(args: SftArgs, exam: Exam, out: Path, resume: bool) -> Path:
     record.write_text(out / FILE, "".join(json.dumps(line) + "\n" for line in lines))
     plot(out / FILE)
     folder.finish(out, policy, trainer.is_world_process_zero())
-    return out
 
 
 def _rows(exam: Exam, policy: HFPolicy, args: SftArgs) -> list[demonstrations.Row]:

@@ -108,13 +108,14 @@ def train(
     ranks.wait()  # all have looked whether a run is there before one begins it
     folder.make(out)
     with record.locked(out) if ranks.rank == 0 else contextlib.nullcontext():
-        return _train(args, out, ranks, advantages, objective, context, hindsight, memory, resume)
+        _train(args, out, ranks, advantages, objective, context, hindsight, memory, resume)
+    return out
 
 
 def _train(
     args: Args, out: Path, ranks: Ranks, advantages: Advantages, objective: Objective, context: Context,
     hindsight: Hindsight | None, memory: dict[str, Any] | None, resume: bool,
-) -> Path:  # fmt: skip
+) -> None:  # fmt: skip
     run = _open(args, out, resume, ranks, {} if memory is None else memory)
     main = ranks.rank == 0
     if main:
@@ -132,7 +133,6 @@ def _train(
     if isinstance(run.sampler, Engine):
         run.sampler.close()
     ranks.wait()
-    return out
 
 
 def _one_update(
