@@ -22,10 +22,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import tyro
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from seedbench.core import SeedbenchError
 
@@ -33,6 +33,8 @@ from seedbench.core import SeedbenchError
 @dataclass(frozen=True)
 class Plan:
     """What is run; read from a file that is committed before the first run."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     title: str
     start: str
