@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY = $(VENV)/bin/python
 EVAL ?=
+TINY ?= alfworld# the environments that a tiny policy ships for
 
 .PHONY: eval test test-slow test-vllm .venv-vllm check types clean
 .DEFAULT_GOAL := eval
@@ -31,9 +32,9 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 # own.
 eval: $(VENV)/.base
 	@rm -rf runs/make-eval
-	@for agent in null random expert tiny; do \
-		$(PY) -m seedbench eval --agent $$agent --out runs/make-eval/$$agent --quiet $(EVAL) || exit; \
-		$(PY) -m seedbench submit runs/make-eval/$$agent --board runs/make-eval/board/leaderboard.json || exit; done
+	@for agent in null random expert "tiny --env $(TINY)"; do \
+		$(PY) -m seedbench eval --agent $$agent --out runs/make-eval/$${agent%% *} --quiet $(EVAL) || exit; \
+		$(PY) -m seedbench submit runs/make-eval/$${agent%% *} --board runs/make-eval/board/leaderboard.json || exit; done
 	@$(PY) -m seedbench board --board runs/make-eval/board/leaderboard.json --html runs/make-eval/board.html
 
 test: $(VENV)/.dev

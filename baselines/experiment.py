@@ -15,15 +15,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import tyro
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from seedbench.core import SeedbenchError
 
@@ -31,6 +33,8 @@ from seedbench.core import SeedbenchError
 @dataclass(frozen=True)
 class Plan:
     """What is run; read from a file that is committed before the first run."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     title: str
     start: str
@@ -48,9 +52,17 @@ class Plan:
     def load(cls, path: Path) -> Plan:
         """Read a plan. Raises SeedbenchError."""
         try:
-            plan = cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
+            plan = TypeAdapter(cls).validate_json(path.read_text(encoding="utf-8"), strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "the whole"
+            raise SeedbenchError(f"{path} is not a plan of an experiment: {where}: {first['msg']}.") from error
+        except (OSError, ValueError, RecursionError) as error:
             raise SeedbenchError(f"{path} is not a plan of an experiment ({error}).") from error
+        if strange := [arm for arm in plan.arms if not re.fullmatch(r"[\w-][\w.-]*", arm) or arm == "start"]:
+            raise SeedbenchError(f"{path}: an arm is called {strange[0]!r}: take letters, digits, - and _, not start.")
+        if empty := [arm for arm, told in plan.arms.items() if not told]:
+            raise SeedbenchError(f"{path}: the arm {empty[0]!r} names no algorithm: begin it with grpo, say.")
         if plan.control and plan.control not in plan.arms:
             raise SeedbenchError(f"{path}: the control {plan.control!r} is none of the arms.")
         named = {arm for pair in plan.contrasts for arm in pair} | set(plan.again)
@@ -154,6 +166,8 @@ def main(
     """
     from seedbench.baselines import report
 
+    if jobs < 1:
+        raise SeedbenchError(f"--jobs is {jobs}: it must be 1 or more.")
     kept = run(plan, work or Path("runs") / plan.stem, jobs)
     print(report.write(plan, kept))
 
@@ -163,3 +177,7 @@ if __name__ == "__main__":
         tyro.cli(main)
     except SeedbenchError as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("error: stopped; the same command goes on.")
+    except OSError as error:
+        sys.exit(f"error: {error}: mend that, and the same command goes on.")

@@ -11,6 +11,7 @@ answer that cannot be read, say) the plain play stands in its place: what a poli
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ import tyro
 from seedbench import stats
 from seedbench.core import SeedbenchError, Task, Trajectory, stream
 from seedbench.rollout import Episode
+from seedbench.train import folder
 from seedbench.train.hints import SeedArgs
 
 if TYPE_CHECKING:
@@ -202,8 +204,10 @@ def main(
     args = SeedArgs(model=model, env=env, data=data, tasks=tasks, seed=seed, max_new_tokens=max_new_tokens,
                     analysis_tokens=analysis_tokens, max_steps=max_steps, slots=slots, device=device,
                     threads=threads)  # fmt: skip
+    folder.make(out.parent)  # before the play, whose figures would be lost
+    if out.is_dir() or not os.access(out.parent, os.W_OK):
+        raise SeedbenchError(f"--out {out} cannot be written: name a file in a folder that can be.")
     result = measure(args, split)
-    out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(text(result))
 

@@ -10,6 +10,7 @@ compute logits at every position, and all but a few belong to prompts.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from seedbench import record
 from seedbench.baselines import demonstrations
 from seedbench.core import SeedbenchError
-from seedbench.exam import Config, Exam, plan
+from seedbench.exam import Config, Exam, plan_one
 from seedbench.policy.fresh import load_policy
 from seedbench.policy.hf import HFPolicy
 from seedbench.train import folder
@@ -33,18 +34,25 @@ def run(args: SftArgs, resume: bool = False) -> Path:
     """Fine-tune; returns the folder."""
     if not args.out:
         raise SeedbenchError("--out is missing: name the folder to train into.")
-    from seedbench.baselines import resuming
-
     out = Path(args.out)
     if resume and folder.finished(out):
         return out
     if not resume and (out / "train.json").exists():
         raise SeedbenchError(f"{out} holds a run already: go on with --resume {out}, or name another --out.")
-    exam = plan(Config("expert", env=args.env, split="train", data=args.data))[0]
+    exam = plan_one(Config("expert", env=args.env, split="train", data=args.data))
+    folder.make(out)
+    first = int(os.environ.get("RANK", "0")) == 0  # of a launcher's processes, one holds the folder for all
+    with record.locked(out) if first else contextlib.nullcontext():
+        _run(args, exam, out, resume)
+    return out
+
+
+def _run(args: SftArgs, exam: Exam, out: Path, resume: bool) -> None:
+    from seedbench.baselines import resuming
+
     policy = load_policy(
         args.model, args.env, seed=args.seed, device=args.device, dtype=args.dtype, threads=args.threads
     )
-    folder.make(out)
     record.write_text(out / "train.json", args.dumps())
     trainer = _trainer(policy, _rows(exam, policy, args), args, out)
     resuming.train(trainer, out, resume)
@@ -53,7 +61,6 @@ def run(args: SftArgs, resume: bool = False) -> Path:
     record.write_text(out / FILE, "".join(json.dumps(line) + "\n" for line in lines))
     plot(out / FILE)
     folder.finish(out, policy, trainer.is_world_process_zero())
-    return out
 
 
 def _rows(exam: Exam, policy: HFPolicy, args: SftArgs) -> list[demonstrations.Row]:

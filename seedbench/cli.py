@@ -10,6 +10,7 @@ import tyro
 from tyro.conf import subcommand
 
 import seedbench
+from seedbench.commands import common
 from seedbench.commands.board import Board, Compare, Export
 from seedbench.commands.data import Data
 from seedbench.commands.index import Index
@@ -48,6 +49,7 @@ def main(argv: list[str] | None = None) -> None:
     if argv == ["--version"]:
         print(f"seedbench {seedbench.__version__}")
         return
+    common.ARGV.set(tuple(argv))
     try:
         command: Any = tyro.cli(
             Command,

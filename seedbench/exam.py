@@ -157,6 +157,13 @@ def plan(config: Config) -> list[Exam]:
     return [_exam(env_id, config) for env_id in ids]
 
 
+def plan_one(config: Config) -> Exam:
+    """As `plan`, for what takes one environment. Raises SeedbenchError for several, before any is loaded."""
+    if len(environments(config.env)) > 1:
+        raise SeedbenchError(f"--env {config.env} names several environments: train on one.")
+    return plan(config)[0]
+
+
 def _exam(env_id: str, config: Config) -> Exam:
     kwargs: dict[str, Any] = {} if config.server else {"data": config.data}
     make: Any = connect(config.server, env_id) if config.server else partial(make_env, env_id)

@@ -127,6 +127,14 @@ def test_an_endpoint_is_asked_once_for_each_episode(tmp_path: Path, capsys: pyte
     assert [parse(r["completion"]) for r in rows(project / "sft.jsonl")] == [parse(ANSWER)] * 5
 
 
+def test_an_answer_that_no_file_can_hold_is_kept_all_the_same(tmp_path: Path) -> None:
+    project = collect(tmp_path / "p", tasks=1)
+    with FakeEndpoint(fake.says(ANSWER + " \ud800 <|im_end|>")) as server:
+        run("skills", "annotate", project, "--analyzer", f"openai:m@{server.url}")
+    assert [r["text"] for r in rows(project / "answers.jsonl")] == [ANSWER + " ? <|im_end|>"]
+    assert [bool(r["skill"]) for r in rows(project / "lessons.jsonl")] == [True]
+
+
 def metered(h: fake.Handler) -> None:
     """Answers, and counts as many tokens as there can be."""
     prompt = len(h.request_json["messages"][0]["content"].encode())
@@ -254,6 +262,7 @@ def test_utility_is_the_difference_that_a_skill_makes(
     (["collect", "--env", "alfworld", "--agent", "null", "--out", "{p}", "--tasks", 10_000], "or fewer"),
     (["annotate", "{p}", "--analyzer", "gpt"], "--analyzer gpt is not known"),
     (["annotate", "{p}", "--budget", 1], "needs --price-in"),
+    (["annotate", "{p}", "--deadline", "nan"], "--deadline is nan"),
 ])  # fmt: skip
 def test_mistakes_get_one_sentence_and_write_nothing(
     args: list[Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -122,10 +122,14 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_goes_on(whole: Path, t
     args, out = small(tmp_path / "run"), tmp_path / "run"
     killed(lambda: grpo.run(args), torch.optim.AdamW, "step", 5)
     newest = max((out / "checkpoints").glob("0*"))
-    file = newest / "optimizer.safetensors"
-    file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(SeedbenchError, match=f"{newest.name} is damaged.*remove it, and --resume takes the one before"):
-        grpo.run(args, resume=True)
+    for name in ("optimizer.safetensors", "model.safetensors", "state.json"):
+        file = newest / name
+        good = file.read_bytes()
+        file.write_bytes(good.replace(b'"update": ', b'"update": 9') if name == "state.json" else good[:-100])
+        named = f"{newest.name} is damaged.*remove it, and --resume takes the one before"
+        with pytest.raises(SeedbenchError, match=named):
+            grpo.run(args, resume=True)
+        file.write_bytes(good)
     shutil.rmtree(newest)
     grpo.run(args, resume=True)
     equal(whole, out)

@@ -62,6 +62,8 @@ def _check(options: Annotate) -> None:
         value = getattr(options, name)
         if value is not None and not low <= value < float("inf"):
             raise SeedbenchError(f"--{name.replace('_', '-')} is {value}: it must be {low} or more.")
+    if not 0 < options.deadline < float("inf"):
+        raise SeedbenchError(f"--deadline is {options.deadline}: give a number of seconds above 0.")
     if options.budget is not None and not (options.price_in or options.price_out):
         raise SeedbenchError("--budget is money, which needs --price-in and --price-out; or give --budget-tokens.")
     if options.analyzer != RULE and not options.analyzer.startswith("openai:"):
@@ -200,7 +202,8 @@ class _Asking:
     def _answer(self, digest: str, said: list[Message], reply: Reply) -> None:
         most = self._most(said)  # what is counted where the server does not say
         usage = [reply.usage.get("prompt_tokens", most[0]), reply.usage.get("completion_tokens", most[1])]
-        row = {"digest": digest, "analyzer": self.name, "text": reply.text, "usage": usage, "error": ""}
+        text = reply.text.encode("utf-8", "replace").decode()  # JSON may spell lone surrogates, which no file can hold
+        row = {"digest": digest, "analyzer": self.name, "text": text, "usage": usage, "error": ""}
         self.answers.append(row)
         self.known[digest] = row
         self._count(row)

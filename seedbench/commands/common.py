@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,14 @@ OptInt = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 OptFloat = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
 OptPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
 OptStr = Annotated[str | None, tyro.conf.arg(metavar="STR")]
+
+ARGV: ContextVar[tuple[str, ...]] = ContextVar("ARGV", default=())  # the command line, set by seedbench.cli
+
+
+def told(name: str) -> bool:
+    """Whether the command line names an option, be it with its default."""
+    flag = name.replace("_", "-")
+    return any(a.partition("=")[0].replace("_", "-") in (f"--{flag}", f"--no-{flag}") for a in ARGV.get())
 
 
 def lazy(module: str, function: str) -> Any:

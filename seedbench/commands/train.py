@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, subcommand
 
-from seedbench.commands.common import OptFloat, OptPath, OptStr, lazy
+from seedbench.commands.common import OptFloat, OptPath, OptStr, lazy, told
 from seedbench.core import SeedbenchError
 from seedbench.train import recipes
 from seedbench.train.args import Args, SftArgs
@@ -38,7 +38,7 @@ class _Common:
             raise SeedbenchError("--parameters is for --dry-run alone: leave it out.")
         kind = type(given_args)
         given = {f.name: getattr(given_args, f.name) for f in dataclasses.fields(kind)
-                 if getattr(given_args, f.name) != f.default}  # fmt: skip
+                 if told(f.name) or getattr(given_args, f.name) != f.default}  # fmt: skip
         if self.resume is not None:
             if given:
                 flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))
@@ -48,13 +48,22 @@ class _Common:
         else:
             base = kind.load(recipes.find(self.recipe), "--recipe") if self.recipe is not None else kind()
             args = dataclasses.replace(base, **given)
-            if args.data != "mini":
-                args = dataclasses.replace(args, data=os.path.abspath(args.data))
+            args = dataclasses.replace(args, **_found_again(args))
         if self.dry_run:
             print(lazy("seedbench.train.dry", "describe")(args, page, self.parameters))
             return
         out = lazy(f"seedbench.baselines.{page}", "run")(args, resume=self.resume is not None)
         print(f"{out}: a model folder for `seedbench eval --agent {out}`, metrics.jsonl, curves.png")
+
+
+def _found_again(args: Any) -> dict[str, str]:
+    """Folders and files that settings name, as --resume finds them from any folder."""
+    paths = {"data": args.data} if args.data != "mini" else {}
+    if os.path.isdir(args.model) and args.model not in ("fresh", "tiny"):
+        paths["model"] = args.model
+    if isinstance(args, SkillGrpoArgs) and args.skill not in ("static", "hindsight", "none"):
+        paths["skill"] = args.skill
+    return {name: os.path.abspath(path) for name, path in paths.items()}
 
 
 def _of_page(run: Path, page: str) -> None:
@@ -122,10 +131,7 @@ class SkillGrpo(_Common):
     args: OmitArgPrefixes[SkillGrpoArgs] = dataclasses.field(default_factory=SkillGrpoArgs)
 
     def __call__(self) -> None:
-        args = self.args
-        if args.skill not in ("static", "hindsight", "none"):  # found again from any folder
-            args = dataclasses.replace(args, skill=os.path.abspath(args.skill))
-        self.run("skill_grpo", args)
+        self.run("skill_grpo", self.args)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ import json
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from seedbench.core import SeedbenchError
 
@@ -134,6 +136,10 @@ class Args:
             value = getattr(self, field.name)
             if isinstance(value, float) and not (0 <= value < math.inf):
                 raise SeedbenchError(f"--{field.name.replace('_', '-')} is {value}: give a finite number from 0 up.")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise SeedbenchError(f"--max-steps is {self.max_steps}: it must be 1 or more.")
+        if self.history is not None and self.history < 0:
+            raise SeedbenchError(f"--history is {self.history}: it must be 0 or more.")
         if not self.temperature:
             raise SeedbenchError("--temperature is 0: training samples its episodes, so give a number above 0.")
         if self.engine_memory > 1 or not self.engine_memory:
@@ -231,6 +237,10 @@ class SftArgs:
             raise SeedbenchError(
                 f"--demonstrations is {self.demonstrations}: it must be 1 or more, or 0 where --examples names a file."
             )
+        if not 0 <= self.lr < math.inf:
+            raise SeedbenchError(f"--lr is {self.lr}: give a finite number from 0 up.")
+        if not 0 <= self.warmup <= 1:
+            raise SeedbenchError(f"--warmup is {self.warmup}: it is a share from 0 to 1.")
         if not 0 <= self.stumble < 1:
             raise SeedbenchError(f"--stumble is {self.stumble}: it is a chance from 0 to below 1.")
 
@@ -255,4 +265,12 @@ def _settings(cls: type, path: Path, kind: str) -> dict[str, Any]:
     if not isinstance(given, dict) or (strange := sorted(set(given) - known)):
         what = f"settings that there are not ({', '.join(strange)})" if isinstance(given, dict) else "no object"
         raise SeedbenchError(f"{kind} {path} holds {what}.")
+    hints = get_type_hints(cls)
+    for name, value in given.items():
+        try:
+            TypeAdapter(hints[name]).validate_python(value, strict=True)
+        except ValidationError as error:
+            wanted = error.errors()[0]["msg"].removeprefix("Input should be ")
+            shown = json.dumps(value)[:60]
+            raise SeedbenchError(f"{kind} {path} has {shown} for {name}: it should be {wanted}.") from error
     return given

@@ -98,6 +98,8 @@ def restore(folder: Path, policy: HFPolicy, optimizer: Optimizer) -> dict[str, A
         weights = optimizer.masters
         optimizer.load({k: like(v, weights[k.rpartition(".")[0]]) for k, v in moments.items()})
         numbers = {"update": int(state["update"]), "cursor": int(state["cursor"])}
+        if numbers["update"] != int(folder.name) or numbers["cursor"] < 0:
+            raise ValueError(f"its state.json says {numbers}")
         return {**numbers, "base": state.get("base"), "memory": dict(state["memory"])}
     raise AssertionError("readable() lets no error through")
 
@@ -109,7 +111,7 @@ def readable(folder: Path) -> Iterator[None]:
 
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError, SeedbenchError) as error:
         raise SeedbenchError(
             f"{folder} is damaged ({why(error)}): remove it, and --resume takes the one before."
         ) from error

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbench.core import SeedbenchError
-from seedbench.exam import Config, plan
+from seedbench.exam import Config, plan_one
 from seedbench.policy.fresh import fresh_policy, shipped
 from seedbench.policy.loading import pick_device, require_train
 from seedbench.train.args import Args, SftArgs
@@ -17,7 +17,8 @@ from seedbench.train.memory import adapter_parameters, estimate
 
 def describe(args: Args | SftArgs, page: str, parameters: float | None = None) -> str:
     """A few lines of text. The model's size comes from its config; nothing is trained, written or downloaded."""
-    exam = plan(Config("train", env=args.env, split="train", data=args.data))[0]
+    steps, history = (args.max_steps, args.history) if isinstance(args, Args) else (None, None)
+    exam = plan_one(Config("train", env=args.env, split="train", data=args.data, max_steps=steps, history=history))
     lines = [f"{page} on {exam.env_id} ({args.data}): {len(exam.tasks['train'])} train tasks"]
     if isinstance(args, Args):
         episodes = args.updates * args.tasks * args.group

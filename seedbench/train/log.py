@@ -71,7 +71,8 @@ def plot(path: Path) -> None:
     columns = -(-len(names) // rows)
     figure, axes = pyplot.subplots(rows, columns, figsize=(4 * columns, 3 * rows), layout="constrained", squeeze=False)
     for name, axis in zip(names, axes.flat, strict=False):
-        points = [(x["update"], x[name]) for x in lines if math.isfinite(x.get(name, math.nan))]
+        points = [(x["update"], x[name]) for x in lines
+                  if isinstance(x.get(name), int | float) and math.isfinite(x[name])]  # fmt: skip
         axis.plot([x for x, _ in points], [y for _, y in points])
         axis.set(title=name.replace("_", " "), xlabel="update")
     figure.savefig(path.with_name("curves.png"), dpi=100)
@@ -79,11 +80,14 @@ def plot(path: Path) -> None:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Every whole line of a metrics file; a torn last one is left out."""
+    """The lines of a metrics file up to the first that is torn or no update's."""
     lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            lines.append(json.loads(line))
-        except ValueError:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
             break
+        if not isinstance(value, dict) or type(value.get("update")) is not int:
+            break
+        lines.append(value)
     return lines

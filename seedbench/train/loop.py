@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seedbench import record
 from seedbench.core import SeedbenchError, Task, Trajectory, stream
-from seedbench.exam import Config, Exam, plan
+from seedbench.exam import Config, Exam, plan_one
 from seedbench.policy import adapter, loading
 from seedbench.policy.checkpoint import Checkpoint
 from seedbench.policy.fresh import load_policy
@@ -106,8 +106,17 @@ def train(
         raise SeedbenchError(f"{out} holds a run already: go on with --resume {out}, or name another --out.")
     ranks = Ranks(args.shard)
     ranks.wait()  # all have looked whether a run is there before one begins it
-    run = _open(args, out, resume, ranks, {} if memory is None else memory)
     folder.make(out)
+    with record.locked(out) if ranks.rank == 0 else contextlib.nullcontext():
+        _train(args, out, ranks, advantages, objective, context, hindsight, memory, resume)
+    return out
+
+
+def _train(
+    args: Args, out: Path, ranks: Ranks, advantages: Advantages, objective: Objective, context: Context,
+    hindsight: Hindsight | None, memory: dict[str, Any] | None, resume: bool,
+) -> None:  # fmt: skip
+    run = _open(args, out, resume, ranks, {} if memory is None else memory)
     main = ranks.rank == 0
     if main:
         record.write_text(out / "train.json", args.dumps())
@@ -124,7 +133,6 @@ def train(
     if isinstance(run.sampler, Engine):
         run.sampler.close()
     ranks.wait()
-    return out
 
 
 def _one_update(
@@ -161,10 +169,11 @@ def _one_update(
 def _open(args: Args, out: Path, resume: bool, ranks: Ranks, memory: dict[str, Any]) -> Run:
     config = Config("train", env=args.env, split="train", data=args.data, max_steps=args.max_steps,
                     history=args.history, batch=args.slots)  # fmt: skip
-    exams = plan(config)
-    if len(exams) != 1:
-        raise SeedbenchError("--env names several environments: train on one.")
+    exam = plan_one(config)
     last = checkpoint.latest(out) if resume else None
+    if last is not None and not args.lora_rank:
+        with checkpoint.readable(last):
+            loading.check_folder(last)
     policy = _load(args, args.model if last is None or args.lora_rank else str(last))
     if args.lora_rank:
         seed = stream("adapter", args.seed) % 2**63
@@ -176,7 +185,7 @@ def _open(args: Args, out: Path, resume: bool, ranks: Ranks, memory: dict[str, A
         for some in filter(None, (policy, reference)):
             shard.shard(some.model)
     optimizer = Optimizer(policy.model, args.lr, args.weight_decay)
-    run = Run(args, exams[0], policy, optimizer, reference, ranks, open_sampler(args, policy, ranks), memory,
+    run = Run(args, exam, policy, optimizer, reference, ranks, open_sampler(args, policy, ranks), memory,
               budget=args.token_budget)  # fmt: skip
     if last is not None:
         state = checkpoint.restore(last, policy, run.optimizer)
