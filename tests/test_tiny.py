@@ -33,12 +33,15 @@ def test_one_policy_an_environment_of_two_megabytes_with_one_tokenizer() -> None
 def test_the_agent_picks_by_environment_and_its_run_is_audited(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from seedbench.policy.fresh import every
+
     out = tmp_path / "run"
-    small = ("--limit", 3, "--split", "seen", "--max-new-tokens", 64, "--max-steps", 4)
+    small = ("--env", ",".join(every()), "--limit", 3, "--split", "seen", "--max-new-tokens", 64, "--max-steps", 4)
     run("eval", "--agent", "tiny", *small, "--out", out, "--quiet")
     results = json.loads((out / "results.json").read_text())
     assert all(r["attempted"] == 3 and r["errors"] == 0 for r in results["results"])
-    assert len({own["revision"] for own in results["agent"]["policies"].values()}) == len(results["results"])
+    told = results["agent"]
+    assert len({{**told, **own}["revision"] for own in told["policies"].values()}) == len(results["results"])
     capsys.readouterr()
     run("verify", out, "--level", "audit")
     assert "verified, level audit" in " ".join(capsys.readouterr().out.split())
