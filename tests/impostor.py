@@ -136,7 +136,7 @@ def run(policy: HFPolicy, how: Play, config: Config, out: Path) -> Path:
     if n := getattr(how, "samples", 0):
         _try_all(me, config, n)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "_agent", lambda config, here: me)
+        patch.setattr(evaluate, "_agent", lambda config, here, exams: me)
         evaluate.evaluate(config, out)
     for name in ("run.json", "results.json"):
         data = json.loads((out / name).read_text())
