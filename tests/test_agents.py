@@ -216,7 +216,7 @@ def test_wrong_returns_of_a_function_are_the_episodes_errors(here: Path, returne
     assert t.ended == "error" and named in t.error
 
 
-@pytest.mark.parametrize("spec", ["nope:", ":make", "vllm:some/path", "a b:c", "", "http://x"])
+@pytest.mark.parametrize("spec", ["nope:", ":make", "tpu:some/path", "a b:c", "", "http://x"])
 def test_specs_that_name_nothing_list_what_there_is(here: Path, spec: str) -> None:
     with pytest.raises(SeedbenchError) as caught:
         load_agent(spec)
