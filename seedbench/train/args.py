@@ -201,7 +201,7 @@ class SftArgs:
     longest: int = 1024
     """Tokens of a row; longer ones are left out, and counted in what is printed."""
     copy_first: int = 0
-    """Updates before all others on random tokens in which spans come again, meant to teach a policy from scratch to copy
+    """Updates before all others on random tokens in which spans come again, to teach a policy from scratch to copy
     names that it never saw. Not tuned: 900, the rate falling meanwhile, were too few."""
     whole: int = 0
     """Updates at the beginning whose loss is over prompts too: a policy from scratch learns there to copy."""
