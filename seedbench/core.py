@@ -83,6 +83,14 @@ class Lesson(NamedTuple):
     skill: str
 
 
+class Anchor(NamedTuple):
+    """A piece of evidence for a task's answer: a step towards it, never the whole way (SSPO, arXiv 2608.12764)."""
+
+    title: str  # of the document it stands in
+    source: str  # that document's id, or what else the environment can look it up by
+    text: str  # words of the document, as they are
+
+
 class Info(TypedDict):
     """`info` of reset and step. An environment may add keys of its own; these are always there."""
 
@@ -269,6 +277,11 @@ class TextEnv(gym.Env[str, str], ABC):
         its words, without numbers and without the answer. None where there is no such rule. The state stays as it is.
         """
         return None
+
+    def anchors(self, task: Task) -> tuple[Anchor, ...]:
+        """At most 6 pieces of evidence that a teacher may be told of `task`; none where the environment knows none.
+        The state stays as it is."""
+        return ()
 
     def secrets(self, task: Task) -> tuple[str, ...]:
         """Texts that a lesson about `task` must not hold, as they would give its answer away."""
