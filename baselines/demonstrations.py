@@ -19,7 +19,7 @@ from seedbench.core import Agent, Message, Reply, SeedbenchError, Task, TextEnv,
 from seedbench.exam import Exam
 from seedbench.policy.hf import HFPolicy
 from seedbench.rollout import Episode, play
-from seedbench.train.args import SftArgs
+from seedbench.train.sft import SftArgs
 
 Row = dict[str, list[int]]  # input_ids, and completion_mask: 1 on the reply
 

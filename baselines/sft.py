@@ -23,8 +23,8 @@ from seedbench.exam import Config, Exam, plan_one
 from seedbench.policy.fresh import load_policy
 from seedbench.policy.hf import HFPolicy
 from seedbench.train import folder
-from seedbench.train.args import SftArgs
 from seedbench.train.log import FILE, plot
+from seedbench.train.sft import SftArgs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +51,7 @@ def _run(args: SftArgs, exam: Exam, out: Path, resume: bool) -> None:
     from seedbench.baselines import resuming
 
     policy = load_policy(
-        args.model, args.env, seed=args.seed, device=args.device, dtype=args.dtype, threads=args.threads
+        args.model, args.env, seed=args.seed, device=args.device, dtype="float32", threads=args.threads
     )
     record.write_text(out / "train.json", args.dumps())
     trainer = _trainer(policy, _rows(exam, policy, args), args, out)
@@ -106,7 +106,7 @@ def _trainer(policy: HFPolicy, rows: list[demonstrations.Row], args: SftArgs, ou
         learning_rate=args.lr, lr_scheduler_type="cosine_with_min_lr", lr_scheduler_kwargs={"min_lr_rate": 0.1},
         warmup_steps=int(args.warmup * args.updates), weight_decay=0.01, adam_beta2=0.95,
         max_length=None, seed=args.seed,
-        completion_only_loss=True, packing=False, bf16=False, report_to="none",
+        completion_only_loss=True, packing=False, bf16=_autocast(policy, args), report_to="none",
         logging_steps=resuming.logging_steps(args.updates, args.save_every), save_steps=args.save_every,
         use_cpu=policy.model.device.type == "cpu", dataloader_pin_memory=False, optim="adamw_torch",
         **resuming.SETTINGS,
@@ -116,6 +116,11 @@ def _trainer(policy: HFPolicy, rows: list[demonstrations.Row], args: SftArgs, ou
     prepared: Any = trainer.train_dataset
     trainer.train_dataset = prepared.select(_order(rows, args.rows * settings.world_size, args))
     return trainer
+
+
+def _autocast(policy: HFPolicy, args: SftArgs) -> bool:
+    """Whether to multiply in bfloat16."""
+    return args.dtype == "bfloat16" or (args.dtype == "auto" and policy.model.device.type == "cuda")
 
 
 def _order(rows: list[demonstrations.Row], batch: int, args: SftArgs) -> list[int]:

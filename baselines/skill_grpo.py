@@ -21,8 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seedbench import record
 from seedbench.baselines.grpo import advantages, objective
-from seedbench.core import SeedbenchError, Trajectory
+from seedbench.core import Trajectory
 from seedbench.train.hints import SkillGrpoArgs
 
 if TYPE_CHECKING:
@@ -59,20 +60,8 @@ def context_of(args: SkillGrpoArgs, memory: Memory) -> tuple[Context, Hindsight 
         from seedbench.baselines.skills.bank import static
 
         return static, None
-    text = "" if args.skill == "none" else _read(Path(args.skill))
+    text = "" if args.skill == "none" else record.read_text(Path(args.skill), "--skill").strip()
     return lambda task: text, None
-
-
-def _read(path: Path) -> str:
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SeedbenchError(
-            f"--skill {path} cannot be read as a UTF-8 text file ({error}): give static, hindsight, none or a file."
-        ) from error
-    if not text:
-        raise SeedbenchError(f"--skill {path} is empty: write the skill into it, or give --skill none.")
-    return text
 
 
 def run(args: SkillGrpoArgs, resume: bool = False) -> Path:

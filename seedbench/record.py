@@ -175,6 +175,17 @@ def _gzip_writer(path: Path) -> Iterator[gzip.GzipFile]:
     os.replace(part, path)
 
 
+def read_text(path: Path, flag: str) -> str:
+    """The text of a file that an option names. Raises SeedbenchError if it cannot be read or is empty."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeedbenchError(f"{flag} {path} cannot be read as a UTF-8 text file: {error}.") from error
+    if not text.strip():
+        raise SeedbenchError(f"{flag} {path} is empty: write the text into it, or leave the option out.")
+    return text
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a file in one step, so that no reader and no kill ever sees half of it."""
     part = path.with_name(path.name + ".part")

@@ -20,7 +20,7 @@ def rows_of(**settings: Any) -> tuple[Any, list[dict[str, list[int]]]]:
     from seedbench.baselines import demonstrations
     from seedbench.exam import Config, plan
     from seedbench.policy.fresh import load_policy
-    from seedbench.train.args import SftArgs
+    from seedbench.train.sft import SftArgs
 
     exam = plan(Config("expert", env="alfworld", split="train"))[0]
     policy = load_policy("fresh", "alfworld")

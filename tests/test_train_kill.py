@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from seedbench.train.args import Args, SftArgs
+from seedbench.train.args import Args
+from seedbench.train.sft import SftArgs
 from tests.tiny import one_torch_thread
 
 torch = pytest.importorskip("torch")

@@ -11,8 +11,9 @@ import pytest
 from seedbench.baselines.experiment import Plan
 from seedbench.core import SeedbenchError
 from seedbench.record import locked
-from seedbench.train.args import Args, SftArgs
+from seedbench.train.args import Args
 from seedbench.train.log import read
+from seedbench.train.sft import SftArgs
 from tests.command import run
 from tests.tiny import one_sentence
 

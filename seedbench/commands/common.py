@@ -10,8 +10,6 @@ from typing import Annotated, Any
 
 import tyro
 
-from seedbench.core import SeedbenchError
-
 # What a user may leave out; the plain metavar keeps --help readable.
 OptInt = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 OptFloat = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
@@ -35,14 +33,3 @@ def lazy(module: str, function: str) -> Any:
 def index_or_url(name: str | None) -> str | None:
     """A retriever as it can be found again from any folder: the folder of an index becomes absolute."""
     return os.path.abspath(name) if name is not None and os.path.isdir(name) else name
-
-
-def read_text(path: Path, flag: str) -> str:
-    """The text of a file that an option names. Raises SeedbenchError if it cannot be read or is empty."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SeedbenchError(f"{flag} {path} cannot be read as a UTF-8 text file: {error}.") from error
-    if not text.strip():
-        raise SeedbenchError(f"{flag} {path} is empty: write the text into it, or leave the option out.")
-    return text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
-from seedbench.commands.common import OptFloat, OptInt, OptPath, OptStr, index_or_url, read_text
+from seedbench.commands.common import OptFloat, OptInt, OptPath, OptStr, index_or_url
 from seedbench.core import SeedbenchError
 
 if TYPE_CHECKING:
@@ -150,11 +150,12 @@ class Eval:
         return Config(**options)
 
     def _skill(self) -> str:
+        from seedbench import record
         from seedbench.exam import STATIC
 
         if self.skill in ("none", STATIC):
             return "" if self.skill == "none" else STATIC
-        if (text := read_text(Path(self.skill), "--skill")) == STATIC:
+        if (text := record.read_text(Path(self.skill), "--skill")) == STATIC:
             raise SeedbenchError(f"--skill {self.skill} says {STATIC!r} alone, which means the bank: write a lesson.")
         return text
 

@@ -14,8 +14,9 @@ from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, subcommand
 from seedbench.commands.common import OptFloat, OptPath, OptStr, lazy, told
 from seedbench.core import SeedbenchError
 from seedbench.train import recipes
-from seedbench.train.args import Args, SftArgs
+from seedbench.train.args import Args
 from seedbench.train.hints import RelativesArgs, SeedArgs, SkillGrpoArgs
+from seedbench.train.sft import SftArgs
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class _Common:
     def run(self, page: str, given_args: Any) -> None:
         """Put the settings together and run the page of baselines/ that is named."""
         if self.recipe == "help":
-            print("\n".join(recipes.names()))
+            print("\n".join(recipes.names(page)))
             return
         if self.parameters is not None and not self.dry_run:
             raise SeedbenchError("--parameters is for --dry-run alone: leave it out.")

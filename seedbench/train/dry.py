@@ -10,9 +10,10 @@ from seedbench.core import SeedbenchError
 from seedbench.exam import Config, plan_one
 from seedbench.policy.fresh import fresh_policy, shipped
 from seedbench.policy.loading import pick_device, require_train
-from seedbench.train.args import Args, SftArgs
+from seedbench.train.args import Args
 from seedbench.train.hints import HindsightArgs, SkillGrpoArgs
 from seedbench.train.memory import adapter_parameters, estimate
+from seedbench.train.sft import SftArgs
 
 
 def describe(args: Args | SftArgs, page: str, parameters: float | None = None) -> str:

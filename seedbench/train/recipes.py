@@ -18,9 +18,9 @@ def find(name_or_file: str) -> Path:
     raise SeedbenchError(f"--recipe {name_or_file} is no file here and none that ships: those are {', '.join(known)}.")
 
 
-def names() -> list[str]:
-    """The recipes that ship."""
-    return sorted(path.stem for path in _folder().glob("*.json"))
+def names(page: str = "") -> list[str]:
+    """The recipes that ship: those of one algorithm, or all."""
+    return sorted(path.stem for path in _folder().glob(f"{page.replace('_', '-')}*.json"))
 
 
 def _folder() -> Path:
