@@ -98,7 +98,8 @@ def _trainer(policy: HFPolicy, rows: list[demonstrations.Row], args: SftArgs, ou
             ids, mask = inputs["input_ids"], inputs["attention_mask"]
             now = self.state.global_step - args.copy_first
             wanted = mask if 0 <= now < args.whole else inputs["labels"] != -100
-            value = loss(self.accelerator.unwrap_model(model), ids, mask, wanted)
+            with self.accelerator.autocast():  # else only model.forward is
+                value = loss(self.accelerator.unwrap_model(model), ids, mask, wanted)
             return (value, None) if return_outputs else value
 
     settings = SFTConfig(
