@@ -76,18 +76,19 @@ def _rows(exam: Exam, policy: HFPolicy, args: SftArgs) -> list[demonstrations.Ro
 
 
 def loss(model: Any, ids: Tensor, mask: Tensor, wanted: Tensor) -> Tensor:
-    """Mean cross entropy of the tokens of (n, t) `ids` where (n, t) `wanted` is true; logits only there."""
+    """Sum of the cross entropies of the tokens of (n, t) `ids` where (n, t) `wanted` is true; logits only there."""
     import torch
 
     hidden = model.get_decoder()(input_ids=ids, attention_mask=mask).last_hidden_state
-    wanted = wanted[:, 1:].bool()
+    wanted = wanted[:, 1:]
     logits = model.get_output_embeddings()(hidden[:, :-1][wanted])
-    return torch.nn.functional.cross_entropy(logits.float(), ids[:, 1:][wanted])
+    return torch.nn.functional.cross_entropy(logits.float(), ids[:, 1:][wanted], reduction="sum")
 
 
 def _trainer(policy: HFPolicy, rows: list[demonstrations.Row], args: SftArgs, out: Path) -> Any:
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
+    from trl.models.utils import _ForwardRedirection  # through DDP's or FSDP's forward, which gradients are shared by
 
     from seedbench.baselines import resuming
 
@@ -98,8 +99,10 @@ def _trainer(policy: HFPolicy, rows: list[demonstrations.Row], args: SftArgs, ou
             ids, mask = inputs["input_ids"], inputs["attention_mask"]
             now = self.state.global_step - args.copy_first
             wanted = mask if 0 <= now < args.whole else inputs["labels"] != -100
+            inner, world = self.accelerator.unwrap_model(model), self.accelerator.num_processes
+            tokens = self.accelerator.gather(wanted[:, 1:].sum()).sum().clamp(min=1)
             with self.accelerator.autocast():  # else only model.forward is
-                value = loss(self.accelerator.unwrap_model(model), ids, mask, wanted)
+                value = _ForwardRedirection()(model, inner, loss, inner, ids, mask, wanted.bool()) * world / tokens
             return (value, None) if return_outputs else value
 
     settings = SFTConfig(

@@ -56,6 +56,22 @@ def test_two_processes_make_the_updates_of_one(tmp_path: Path) -> None:
     assert max(float((after[k] - before[k]).abs().max()) for k in before) < 1e-5
 
 
+@pytest.mark.slow  # a quarter of a minute on an idle core
+def test_two_processes_fine_tune_as_one(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    from safetensors.torch import load_file
+
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for name, rows, more in (("one", 8, []), ("two", 4, launch)):
+        told = f"train sft --model fresh --demonstrations 6 --updates 6 --lr 1e-3 --rows {rows}".split()
+        command = [sys.executable, *more, "-m", "seedbench", *told, "--out", str(tmp_path / name)]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr[-4000:]
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    assert max(float((one[k] - two[k]).abs().max()) for k in one) < 3e-5  # after six steps of AdamW
+
+
 @pytest.mark.parametrize("name, shards", [("ddp", False), ("fsdp2", True)])
 def test_accelerate_takes_the_configurations(name: str, shards: bool) -> None:
     """What `accelerate launch` would start: eight processes, and for FSDP the environment that Ranks looks for."""
