@@ -38,7 +38,10 @@ def test_two_processes_make_the_updates_of_one(tmp_path: Path) -> None:
         one, both = load_file(out / "model.safetensors"), load_file(two / name / "model.safetensors")
         assert one.keys() == both.keys() == start.keys()  # a plain folder, however it was trained
         assert max(float((one[k] - start[k]).abs().max()) for k in one) > 1e-4
-        assert max(float((one[k] - both[k]).abs().max()) for k in one) < 1e-5
+        assert max(float((one[k] - both[k]).abs().max()) for k in one) < 5e-5  # AdamW divides by moments: up to 4 steps
+        first = [load_file(where / "checkpoints" / "000001" / "model.safetensors") for where in (out, two / name)
+                 if not options.get("lora_rank")]  # fmt: skip
+        assert not first or max(float((first[0][k] - first[1][k]).abs().max()) for k in one) < 1e-5  # one update
         lines = [
             [json.loads(x) for x in (where / "metrics.jsonl").read_text().splitlines()] for where in (out, two / name)
         ]
