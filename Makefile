@@ -32,7 +32,7 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 # own.
 eval: $(VENV)/.base
 	@rm -rf runs/make-eval
-	@for agent in null random expert "tiny --env $(TINY)"; do \
+	@for agent in null random expert "tiny --env $(TINY) --max-new-tokens 64"; do \
 		$(PY) -m seedbench eval --agent $$agent --out runs/make-eval/$${agent%% *} --quiet $(EVAL) || exit; \
 		$(PY) -m seedbench submit runs/make-eval/$${agent%% *} --board runs/make-eval/board/leaderboard.json || exit; done
 	@$(PY) -m seedbench board --board runs/make-eval/board/leaderboard.json --html runs/make-eval/board.html
