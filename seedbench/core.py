@@ -283,6 +283,11 @@ class TextEnv(gym.Env[str, str], ABC):
         The state stays as it is."""
         return ()
 
+    def outcome(self, trajectory: Trajectory) -> str:
+        """What an episode came to, in words: its answer, or what was bought; "" where it came to nothing. The state
+        stays as it is."""
+        return ""
+
     def secrets(self, task: Task) -> tuple[str, ...]:
         """Texts that a lesson about `task` must not hold, as they would give its answer away."""
         return ()

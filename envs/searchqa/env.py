@@ -229,6 +229,10 @@ class SearchQAEnv(TextEnv):
         """Searches again for what the episode searched for."""
         return learn(trajectory, self.dataset.question(trajectory.task.id), self._again(trajectory))
 
+    def outcome(self, trajectory: Trajectory) -> str:
+        last = self._rules.read(trajectory.steps[-1].action) if trajectory.steps else None
+        return last.content if last is not None and last.kind == "answer" else ""
+
     def _again(self, trajectory: Trajectory) -> Played:
         other = self.clone()
         other.reset(seed=trajectory.seed, options={"task": trajectory.task.id})

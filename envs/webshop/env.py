@@ -231,6 +231,10 @@ class WebShopEnv(TextEnv):
     def lesson(self, trajectory: Trajectory) -> Lesson | None:
         return learn(trajectory, self.dataset.goal(trajectory.task.id), self._again(trajectory), self.catalogue)
 
+    def outcome(self, trajectory: Trajectory) -> str:
+        page = next(reversed(self._again(trajectory).pages), None)
+        return self.catalogue.product(page.asin).title if page is not None and page.kind == "done" else ""
+
     def _again(self, trajectory: Trajectory) -> Played:
         """The pages of an episode, by its actions, in an environment apart."""
         other = self.clone()

@@ -15,6 +15,7 @@ from seedbench.core import InfrastructureError, Sampling, SeedbenchError
 from seedbench.policy import chat, loading, weights
 from seedbench.policy.checkpoint import Checkpoint
 from seedbench.policy.decoding import Generation, Net, completion_logits, decode, token_logprobs
+from seedbench.policy.packing import packed_logits
 from seedbench.policy.prefill import by_budget
 from seedbench.policy.sampling import tempered, uniforms
 
@@ -31,6 +32,7 @@ class HFPolicy(Checkpoint):
     def __init__(self, model: Any, tokenizer: Any, folder: Path | None = None):
         super().__init__(model, tokenizer, folder)
         self.token_budget = 16384
+        self.packed = False  # score rows that go on where another ended as one sequence
         self._net = Net(model)
         self._pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
 
@@ -175,7 +177,8 @@ class HFPolicy(Checkpoint):
         """
         import torch
 
-        logits, targets = completion_logits(self._net, prompts, completions, self._pad)
+        read = packed_logits if self.packed else completion_logits
+        logits, targets = read(self._net, prompts, completions, self._pad)
         logp = torch.log_softmax(tempered(logits, temperature)[0], -1)
         entropy = -(logp.exp() * logp.clamp(min=-1e4)).sum(-1)  # a masked token's 0 * -inf would be NaN
         return logp.gather(-1, targets[:, None]).squeeze(-1), entropy

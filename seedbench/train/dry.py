@@ -11,7 +11,7 @@ from seedbench.exam import Config, plan_one
 from seedbench.policy.fresh import fresh_policy, shipped
 from seedbench.policy.loading import pick_device, require_train
 from seedbench.train.args import Args
-from seedbench.train.hints import HindsightArgs, SkillGrpoArgs
+from seedbench.train.hints import HindsightArgs, SkillGrpoArgs, SspoArgs
 from seedbench.train.memory import adapter_parameters, estimate
 from seedbench.train.sft import SftArgs
 
@@ -51,6 +51,10 @@ def _hints(args: Args, steps: int) -> list[str]:
         told = f"the actor sees the skill {args.skill} at every step"
         again = f"once a kind of task and update, {_analysis(args, steps, args.analysis_tokens)}"
         return [f"{told}; {again}" if args.skill == "hindsight" else told]
+    if isinstance(args, SspoArgs):
+        who = "episode" if args.direct else "failed episode"
+        return [f"the teacher, a copy of the weights every {args.teacher_updates} updates, scores each row of a {who} whose "
+                f"advantage is not 0 once more, told {'nothing' if args.privileged == 'none' else args.privileged}"]  # fmt: skip
     if not isinstance(args, HindsightArgs) or args.skills == "none":
         return []
     which = "failed episode" if args.failed_only else "episode"

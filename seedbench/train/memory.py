@@ -30,6 +30,8 @@ def estimate(args: Args, parameters: int, trained: int, bf16: bool, config: Any 
     if bf16:
         found["masters"] = 4 * trained
     found["AdamW"] = 8 * trained
+    if args.teacher_sync > 1:
+        found["teacher (CPU memory)"] = trained * w
     if args.kl and not lora:
         found["reference model"] = parameters * w
     return found if config is None else found | _by_shape(args, w, config)

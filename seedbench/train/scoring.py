@@ -40,10 +40,10 @@ def score(run: Run, rows: list[Row]) -> dict[str, float]:
 
 
 def teach(run: Run, rows: list[Row], told: Told) -> dict[str, float]:
-    """Score the same sampled tokens after the prompt with the trajectory's hint in its slot, with the batch's frozen
+    """Score the same sampled tokens after the prompt with the trajectory's hint in its slot, with the teacher's frozen
     weights. A row that does not fit with its hint, even without past steps, is left untaught and counted."""
     started = time.perf_counter()
-    hints = [told.hints[row.trajectory] for row in rows]
+    hints = [told.hints[row.trajectory] if run.args.hears(row.advantage) else "" for row in rows]
     for row, values in zip(rows, hinted(run.policy, run.exam.prompt, run.args, rows, hints), strict=True):
         row.logp_teacher = values
     long = sum(bool(hint) and not row.logp_teacher for row, hint in zip(rows, hints, strict=True))

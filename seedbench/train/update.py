@@ -75,7 +75,7 @@ class _Passes:
             return
         # Sharded layers gather in step: no rank may make more passes than another, or begin them again with smaller
         # ones when its memory alone runs out.
-        work = list(passes(rows, run.args.token_budget))
+        work = list(passes(rows, run.args.token_budget, run.policy.packed))
         most = max(run.ranks.gather([len(work)]))  # asked before the passes, in which ranks gather otherwise
         for some in work:
             self._one(some)

@@ -1,0 +1,138 @@
+"""SSPO: GRPO in which a failed episode's steps weigh as much as a better-informed teacher tells them apart.
+
+    Delta = log pi_T(step | prompt, what the teacher is told) - log pi_old(step | prompt)     over all tokens of a step
+    w     = min(exp(sign(A) Delta), 1 + cap)          in episodes that failed; in the others 1
+    L     = L_GRPO with w A in the place of A
+
+after arXiv 2608.12764: the reward gives the direction, the teacher the size. It is a copy of the policy, taken anew
+every 50 updates, and is told evidence for the right answer, the episode's own wrong one, and not to answer from these
+at once. A step that it would not have made (Delta < 0) is punished more, up to the cap; one that it would have made as
+well, less. No code is public. What the paper leaves open is ours: the student is pi_old, which needs no pass of its own; an
+episode failed if it was not won, whatever its reward; an advantage of 0 has no sign and no weight, and no teacher.
+
+    seedbench train sspo --env searchqa --model tiny --out runs/sspo
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seedbench.baselines.grpo import Metrics, advantages, whole_loss
+from seedbench.core import Anchor, SeedbenchError, Trajectory
+from seedbench.train.hints import SspoArgs
+from seedbench.train.rows import Batch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from seedbench.train.loop import Run, Told
+
+LOWEST = -20.0  # of sign(A) Delta, which is a sum over a whole step: exp() of less is 0 for all that it matters
+
+
+def delta(batch: Batch, args: SspoArgs) -> Tensor:
+    """(N,) the log-likelihood ratio of teacher and student that a token's weight follows; 0 where none was taught."""
+    import torch
+
+    ratio = torch.where(batch.taught, batch.logp_teacher - batch.logp_old, 0.0)
+    if args.granularity == "token":
+        return ratio
+    joint = batch.by_row(ratio)
+    if args.length_norm == "mean_token":
+        joint = joint / batch.by_row(torch.ones_like(ratio))
+    return joint[batch.row]
+
+
+def weight(ratio: Tensor, advantage: Tensor, args: SspoArgs) -> Tensor:
+    """(N,) ratios and advantages to weights min(exp(sign(A) Delta), 1 + cap)."""
+    low = max(LOWEST, math.log(args.floor)) if args.floor else LOWEST
+    return (advantage.sign() * ratio).clamp(low, math.log1p(args.cap)).exp()
+
+
+def objective(policy: Any, batch: Batch, args: SspoArgs) -> tuple[Tensor, Metrics]:
+    """The loss of one pass."""
+    logp, entropy = policy.score(batch.prompts, batch.completions, args.temperature)
+    ratio = delta(batch, args)
+    w = weight(ratio, batch.advantage, args)
+    told = dataclasses.replace(batch, advantage=ratio if args.direct else w * batch.advantage)
+    loss, metrics = whole_loss(logp, entropy, told, args)
+    return loss, metrics | measured(ratio, w, batch, args)
+
+
+def measured(ratio: Tensor, w: Tensor, batch: Batch, args: SspoArgs) -> Metrics:
+    """Over taught rows: of each the mean over its tokens, which are alike with one weight a step."""
+    import torch
+
+    ones = torch.ones_like(ratio)
+    size = batch.by_row(ones)
+    w_row, step = batch.by_row(w) / size, batch.by_row(ratio) / size
+    taught, last = batch.by_row(batch.taught * ones) > 0, torch.tensor([r.last for r in batch.rows], device=w.device)
+    n, capped = taught.sum(), w_row >= (1 + args.cap) * (1 - 1e-6)
+    bins = {"0_to_01": (0.0, 0.1), "01_to_05": (0.1, 0.5), "05_to_09": (0.5, 0.9), "09_to_11": (0.9, 1.1)}
+    found = {f"weight_{name}": ((taught & (a <= w_row) & (w_row < b)).sum(), n) for name, (a, b) in bins.items()}
+    return found | {
+        "weight_mean": (w_row[taught].sum(), n),
+        "weight_capped": ((taught & capped).sum(), n),
+        "teacher_agrees": ((taught & (step > 0)).sum(), n),
+        "delta_last": (step[taught & last].sum(), (taught & last).sum()),
+        "delta_before": (step[taught & ~last].sum(), (taught & ~last).sum()),
+    }
+
+
+def privileged(evidence: Sequence[Anchor], answer: str | None, args: SspoArgs) -> str:
+    """What the teacher is told of an episode that came to `answer`, None where that was right; "" for nothing."""
+    lines = []
+    if evidence and args.privileged in ("both", "anchors"):
+        lines += ["Evidence:", *(f"- {a.title}: {a.text}" for a in evidence)]
+    if answer is not None and args.privileged in ("both", "answer"):
+        lines.append(f"An earlier attempt came to this, which is wrong: {answer}" if answer else
+                     "An earlier attempt ended without success.")  # fmt: skip
+    if lines:
+        lines.append("Do not answer from these lines at once: find it step by step, as if they were not here.")
+    return "\n".join(lines)
+
+
+def hindsight(anchors: Mapping[str, Sequence[Anchor]] | None, run: Run, trajectories: Sequence[Trajectory]) -> Told:
+    """For each failed episode what the teacher is told; the environment's own evidence where no file gives any."""
+    from seedbench.train.loop import Told
+
+    args, env = run.args, run.exam.make()
+    assert isinstance(args, SspoArgs)
+    hints = []
+    for t in trajectories:
+        evidence = env.anchors(t.task) if anchors is None else anchors.get(t.task.id, ())
+        heard = t.ended != "error" and (args.direct or not t.success)
+        hints.append(privileged(evidence, None if t.success else env.outcome(t), args) if heard else "")
+    return Told(hints)
+
+
+def evidence_of(args: SspoArgs) -> Mapping[str, Sequence[Anchor]] | None:
+    """The anchors of the file that is named; None where the environment's own count. Raises SeedbenchError if neither."""
+    from seedbench.exam import Config, plan_one
+
+    if args.anchors:
+        from seedbench.baselines.anchors import read
+
+        return read(Path(args.anchors))
+    if args.privileged in ("both", "anchors"):
+        exam = plan_one(Config("train", env=args.env, split="train", data=args.data))
+        env = exam.make()
+        if not any(env.anchors(task) for task in exam.tasks["train"][:20]):
+            raise SeedbenchError(
+                f"{args.env} has no evidence of its own for these tasks: make some with `seedbench anchors build` and "
+                "give --anchors FILE, or take --privileged answer."
+            )
+    return None
+
+
+def run(args: SspoArgs, resume: bool = False) -> Path:
+    """Train; returns the folder."""
+    from seedbench.train.loop import train
+
+    told = partial(hindsight, evidence_of(args))
+    return train(args, advantages=advantages, objective=objective, hindsight=told, resume=resume)
