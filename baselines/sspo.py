@@ -6,8 +6,8 @@
 
 after arXiv 2608.12764: the reward gives the direction, the teacher the size. It is a copy of the policy, taken anew
 every 50 updates, and is told evidence for the right answer, the episode's own wrong one, and not to answer from these
-at once. A step that it would not have made (Delta < 0) is punished more, up to the cap; one that it would have made as
-well, less. No code is public. What the paper leaves open is ours: the student is pi_old, which needs no pass of its own; an
+at once. A step that it would not have made (Delta < 0) is punished more, up to the cap; one that it would have made,
+less. No code is public. What the paper leaves open is ours: the student is pi_old, which needs no pass of its own; an
 episode failed if it was not won, whatever its reward; an advantage of 0 has no sign and no weight, and no teacher.
 
     seedbench train sspo --env searchqa --model tiny --out runs/sspo
@@ -112,7 +112,7 @@ def hindsight(anchors: Mapping[str, Sequence[Anchor]] | None, run: Run, trajecto
 
 
 def evidence_of(args: SspoArgs) -> Mapping[str, Sequence[Anchor]] | None:
-    """The anchors of the file that is named; None where the environment's own count. Raises SeedbenchError if neither."""
+    """The anchors of the file that is named; None where the environment's own count. Raises SeedbenchError."""
     from seedbench.exam import Config, plan_one
 
     if args.anchors:

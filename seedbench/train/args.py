@@ -57,8 +57,8 @@ class Args:
     epochs: int = 1
     """Passes over a batch's rows. Papers: 1."""
     layout: Literal["rows", "packed"] = "rows"
-    """rows: every step is a row of its own. packed: rows whose prompt goes on where the step before ended (chats of deep
-    search) are read as one sequence a trajectory; changes memory and speed, not the update."""
+    """rows: every step is a row of its own. packed: rows whose prompt goes on where the step before ended (chats) are
+    read as one sequence a trajectory; changes memory and speed, not the update."""
     token_budget: int = 16384
     """Tokens of one forward and backward pass, padding counted; changes memory and speed, not the update."""
     clip: float = 0.2

@@ -93,8 +93,8 @@ class SspoArgs(Args):
     page: ClassVar[str] = "sspo"
 
     privileged: Literal["both", "anchors", "answer", "none"] = "both"
-    """What the teacher is told beyond the prompt: evidence anchors and the episode's own wrong answer (the paper), one of
-    them (its ablations), or nothing."""
+    """What the teacher is told beyond the prompt: evidence anchors and the episode's own wrong answer (the paper), one
+    of them (its ablations), or nothing."""
     anchors: str = ""
     """File of anchors, as `seedbench anchors build` writes it; by default the environment's own evidence."""
     teacher_updates: int = 50
@@ -107,7 +107,8 @@ class SspoArgs(Args):
     """step: one weight for all tokens of a step, from their joint likelihoods (the paper). token: each its own (the
     paper's ablation)."""
     length_norm: Literal["none", "mean_token"] = "none"
-    """none: the step's log-likelihood ratio is a sum (the paper names no other). mean_token: divided by its tokens (ours)."""
+    """none: a step's log-likelihood ratio is a sum over its tokens (the paper names no other). mean_token: divided by
+    their number (ours)."""
     direct: bool = False
     """Distil instead (OPSD, the paper's ablation, as we read it): every token of every episode has its log-likelihood
     ratio for an advantage, and the reward none."""

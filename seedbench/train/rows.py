@@ -32,7 +32,6 @@ class Row:
     group: int  # which task of the batch
     trajectory: int  # which episode of the batch
     step: int
-    last: bool  # the episode's last step
     reward: float  # of the whole episode, scaled
     correct: bool  # the episode was won
     format_valid: bool
@@ -40,6 +39,7 @@ class Row:
     logp_old: Sequence[float] = ()
     logp_ref: Sequence[float] = ()
     logp_teacher: Sequence[float] = ()  # empty where hindsight has nothing to say
+    last: bool = False  # the episode's last step
 
 
 def earned(trajectory: Trajectory, reward: str, scale: float) -> float:
@@ -59,8 +59,7 @@ def rows_of(trajectories: Sequence[Trajectory], groups: Sequence[int], reward: s
             assert tokens is not None, "a policy's replies carry their tokens"
             rows.append(
                 Row(tokens.prompt_ids, tokens.completion_ids, tokens.logprobs, step.view, group, i, t,
-                    t == len(trajectory.steps) - 1,
-                    worth, trajectory.success, step.format_valid)
+                    worth, trajectory.success, step.format_valid, last=t == len(trajectory.steps) - 1)
             )  # fmt: skip
             rows[-1].logp_old = tokens.logprobs
     return rows
