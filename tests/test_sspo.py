@@ -216,6 +216,13 @@ def test_packed_rows_have_the_scores_and_gradients_of_rows(folder: Path) -> None
         found.append((logp.detach(), entropy.detach(), torch.cat([g.flatten() for g in gradient])))
     for one, other in zip(*found, strict=True):
         assert torch.allclose(one, other, atol=1e-5, rtol=1e-4)
+    # What the teacher and the reference score, in batches of sequences; and a model that cannot pick positions.
+    whole = policy.logprobs(prompts, [*said[:4], ()])
+    policy.packed, plain = False, policy.logprobs(prompts, [*said[:4], ()])
+    policy.packed, policy.token_budget, policy._net._selects = True, 12, False
+    cut = policy.logprobs(prompts, [*said[:4], ()])
+    for a, b, c in zip(plain, whole, cut, strict=True):
+        assert a == pytest.approx(b, abs=1e-5) and a == pytest.approx(c, abs=1e-5)
 
 
 def test_the_packed_layout_makes_the_update_of_rows(tmp_path: Path, monkeypatch: Any) -> None:

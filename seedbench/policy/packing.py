@@ -53,6 +53,9 @@ def packed_logits(net: Net, prompts: Sequence[Ids], completions: Sequence[Ids], 
         for row, start, stop in p.spans:  # the logits that predict a token stand at the position before it
             wanted[k, left + start - 1 : left + stop - 1] = True
             owner[k, left + start - 1 : left + stop - 1] = row
-    logits = net.logits(ids, mask, keep=wanted) if net.selects_positions() else net.logits(ids, mask)[wanted]
+    if net.selects_positions():
+        logits = net.logits(ids, mask, keep=wanted)
+    else:
+        logits = net.logits(ids, mask, keep=ids.shape[1])[wanted]
     order = torch.argsort(owner[wanted], stable=True)
     return logits[order], ids.roll(-1, 1)[wanted][order]
