@@ -1,8 +1,8 @@
 """The weights of the re-scoring teacher: the batch's own, or a copy of them that is taken every so many updates.
 
-Only what is trained is copied (a LoRA adapter's matrices, or all weights) and lies in CPU memory; while the teacher
-scores, it and the policy's weights change places in the one model, so a GPU needs no more memory. Weights that FSDP2
-has cut up are copied part by part where they lie.
+Only what is trained is copied (a LoRA adapter's matrices, or all weights) and lies in CPU memory, of weights that FSDP2
+has cut up each process its part. While the teacher scores, copy and weights have changed places, tensor by tensor, so
+that neither a GPU nor the CPU ever holds more than one tensor twice.
 """
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ class Teacher:
     def refresh(self, update: int) -> None:
         """Take the policy's weights, if they are due before `update` (counted from 0)."""
         if self.sync > 1 and update % self.sync == 0:
-            self._held = self._copy()
+            self._held = {name: _stored(weight) for name, weight in self.weights.items()}
 
     @contextlib.contextmanager
     def speaks(self) -> Iterator[None]:
         """The teacher's weights in the model; to the bit the policy's again afterwards. All processes enter it."""
-        own = self._copy() if self._held else {}
-        _put(self.weights, self._held)
+        self._exchange()
         try:
             yield
         finally:
-            _put(self.weights, own)
+            self._exchange()
 
     def state(self, keep: bool) -> dict[str, Tensor]:
-        """Whole tensors for a checkpoint; {} where there is no copy."""
-        return gathered(self._held, keep)
+        """Whole tensors for a checkpoint, on the CPU; {} where there is no copy. All processes call it."""
+        if not self._held:
+            return {}
+        with self.speaks():
+            return {name: tensor.to("cpu", copy=True) for name, tensor in gathered(self.weights, keep).items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take the copy of a checkpoint. Raises ValueError if it is of other weights."""
@@ -51,20 +53,25 @@ class Teacher:
             raise ValueError("its teacher is not of these weights")
         self._held = {name: _stored(like(tensor, self.weights[name])) for name, tensor in tensors.items()}
 
-    def _copy(self) -> dict[str, Tensor]:
-        return {name: _stored(weight) for name, weight in self.weights.items()}
+    def _exchange(self) -> None:
+        import torch
+
+        with torch.no_grad():
+            for name, held in self._held.items():
+                weight = _part(self.weights[name])
+                kept = weight.clone()
+                weight.copy_(held)
+                held.copy_(kept)
 
 
-def _stored(weight: Tensor) -> Tensor:
+def _part(weight: Tensor) -> Tensor:
+    """What this process holds of a weight; the weight's own memory."""
     from torch.distributed.tensor import DTensor
 
     own: Any = weight.detach()
-    return own.clone() if isinstance(own, DTensor) or own.device.type == "cpu" else own.cpu()
+    return own.to_local() if isinstance(own, DTensor) else own
 
 
-def _put(weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
-    import torch
-
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            weights[name].copy_(tensor)
+def _stored(weight: Tensor) -> Tensor:
+    own = _part(weight)
+    return own.clone() if own.device.type == "cpu" else own.cpu()
