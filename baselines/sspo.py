@@ -19,6 +19,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
     from seedbench.train.loop import Run, Told
 
+EDGES = (0.0, 0.1, 0.5, 0.9, 1.1, math.inf)  # of the log's histogram of weights
+POSITIONS = (0, 1, 2, 4, 8, 16, 32)  # of steps in an episode, each up to the next: where the log has a mean Delta
+LONGEST = 300  # characters of a wrong answer that the teacher is told
 LOWEST = -20.0  # of sign(A) Delta, which is a sum over a whole step: exp() of less is 0 for all that it matters
 
 
@@ -65,23 +69,36 @@ def objective(policy: Any, batch: Batch, args: SspoArgs) -> tuple[Tensor, Metric
 
 
 def measured(ratio: Tensor, w: Tensor, batch: Batch, args: SspoArgs) -> Metrics:
-    """Over taught rows: of each the mean over its tokens, which are alike with one weight a step."""
+    """Over the steps (or tokens, where each has its own weight) of failed episodes that have an advantage; with direct
+    distillation, which has no weights, over all that were taught."""
     import torch
 
-    ones = torch.ones_like(ratio)
-    size = batch.by_row(ones)
-    w_row, step = batch.by_row(w) / size, batch.by_row(ratio) / size
-    taught, last = batch.by_row(batch.taught * ones) > 0, torch.tensor([r.last for r in batch.rows], device=w.device)
-    n, capped = taught.sum(), w_row >= (1 + args.cap) * (1 - 1e-6)
-    bins = {"0_to_01": (0.0, 0.1), "01_to_05": (0.1, 0.5), "05_to_09": (0.5, 0.9), "09_to_11": (0.9, 1.1)}
-    found = {f"weight_{name}": ((taught & (a <= w_row) & (w_row < b)).sum(), n) for name, (a, b) in bins.items()}
-    return found | {
-        "weight_mean": (w_row[taught].sum(), n),
-        "weight_capped": ((taught & capped).sum(), n),
-        "teacher_agrees": ((taught & (step > 0)).sum(), n),
-        "delta_last": (step[taught & last].sum(), (taught & last).sum()),
-        "delta_before": (step[taught & ~last].sum(), (taught & ~last).sum()),
-    }
+    first = torch.ones_like(batch.taught)
+    if args.granularity == "step":
+        first[1:] = batch.row[1:] != batch.row[:-1]
+
+    def of_rows(values: Sequence[float]) -> Tensor:
+        return torch.tensor(values, device=w.device)[batch.row][first]
+
+    w, ratio, A, taught = w[first], ratio[first], batch.advantage[first], batch.taught[first]
+    at, last = of_rows([r.step for r in batch.rows]), of_rows([r.last for r in batch.rows])
+    weighed = (A != 0) & ~of_rows([r.correct for r in batch.rows])
+    seen = taught if args.direct else taught & weighed
+
+    def share(some: Tensor, of: Tensor) -> tuple[Tensor, Tensor]:
+        return (some & of).sum(), of.sum()
+
+    found = {
+        "teacher_agrees": share(ratio * A.sign() > 0, seen),
+        **{f"delta_at_{name}": (ratio[here].sum(), here.sum()) for name, here in {
+            "last": seen & last, **{str(k): seen & ~last & (k <= at) & (at < 2 * k + (k == 0)) for k in POSITIONS},
+        }.items()},
+    }  # fmt: skip
+    if args.direct:
+        return found
+    bins = {f"weight_from_{a}": share((w >= a) & (w < b), weighed) for a, b in pairwise(EDGES)}
+    capped = share(w >= (1 + args.cap) * (1 - 1e-6), weighed)
+    return found | bins | {"weight_mean": (w[weighed].sum(), weighed.sum()), "weight_capped": capped}
 
 
 def privileged(evidence: Sequence[Anchor], answer: str | None, args: SspoArgs) -> str:
@@ -90,7 +107,7 @@ def privileged(evidence: Sequence[Anchor], answer: str | None, args: SspoArgs) -
     if evidence and args.privileged in ("both", "anchors"):
         lines += ["Evidence:", *(f"- {a.title}: {a.text}" for a in evidence)]
     if answer is not None and args.privileged in ("both", "answer"):
-        lines.append(f"An earlier attempt came to this, which is wrong: {answer}" if answer else
+        lines.append(f"An earlier attempt came to this, which is wrong: {answer[:LONGEST]}" if answer else
                      "An earlier attempt ended without success.")  # fmt: skip
     if lines:
         lines.append("Do not answer from these lines at once: find it step by step, as if they were not here.")
@@ -103,12 +120,12 @@ def hindsight(anchors: Mapping[str, Sequence[Anchor]] | None, run: Run, trajecto
 
     args, env = run.args, run.exam.make()
     assert isinstance(args, SspoArgs)
-    hints = []
+    hints: list[str | None] = []
     for t in trajectories:
         evidence = env.anchors(t.task) if anchors is None else anchors.get(t.task.id, ())
         heard = t.ended != "error" and (args.direct or not t.success)
-        hints.append(privileged(evidence, None if t.success else env.outcome(t), args) if heard else "")
-    return Told(hints)
+        hints.append(privileged(evidence, None if t.success else env.outcome(t), args) if heard else None)
+    return Told(hints, empty=args.privileged == "none")
 
 
 def evidence_of(args: SspoArgs) -> Mapping[str, Sequence[Anchor]] | None:

@@ -58,18 +58,29 @@ def test_options_of_the_weight() -> None:
     assert weights(granularity="token", floor=0.95, cap=0.5) == pytest.approx([0.95, math.exp(0.3)], abs=1e-6)
 
 
-def test_what_is_measured_is_over_taught_rows() -> None:
+def test_what_is_measured_is_over_steps_of_failed_episodes_with_an_advantage() -> None:
     first = row(-1.0, [-1.0], [-0.5])
     first.last = True
-    rows = [first, row(-1.0, [-1.0, -1.0], [-2.0, -2.0]), row(1.0, [-1.0])]
-    batch = batch_of(rows, 4, 3, "cpu")
-    ratio = sspo.delta(batch, SspoArgs())
-    found = sspo.measured(ratio, sspo.weight(ratio, batch.advantage, SspoArgs()), batch, SspoArgs())
-    mean = {name: float(a) / float(n) for name, (a, n) in found.items()}
-    assert mean["weight_mean"] == pytest.approx((math.exp(-0.5) + 1.2) / 2, abs=1e-6)
-    assert mean["weight_capped"] == mean["teacher_agrees"] == 0.5
-    assert (mean["delta_last"], mean["delta_before"]) == pytest.approx((0.5, -2.0))
-    assert mean["weight_05_to_09"] == 0.5 and mean["weight_0_to_01"] == 0
+    won, long = row(1.0, [-1.0]), row(-1.0, [-1.0] * 3)  # the latter does not fit with its hint: it weighs 1
+    won.correct = True
+    rows = [first, row(-1.0, [-1.0, -1.0], [-2.0, -2.0]), won, row(0.0, [-1.0]), long]
+    batch = batch_of(rows, 8, 3, "cpu")
+
+    def measured(**more: Any) -> dict[str, float]:
+        args = SspoArgs(**more)
+        ratio = sspo.delta(batch, args)
+        found = sspo.measured(ratio, sspo.weight(ratio, batch.advantage, args), batch, args)
+        return {name: float(a) / float(n) for name, (a, n) in found.items() if n}
+
+    mean = measured()
+    assert mean["weight_mean"] == pytest.approx((math.exp(-0.5) + 1.2 + 1) / 3, abs=1e-6)
+    assert mean["weight_capped"] == pytest.approx(1 / 3) and mean["teacher_agrees"] == 0.5
+    assert (mean["delta_at_last"], mean["delta_at_0"]) == pytest.approx((0.5, -2.0))
+    bins = {k: v for k, v in mean.items() if k.startswith("weight_from_")}
+    assert bins == {"weight_from_0.0": 0, "weight_from_0.1": 0, "weight_from_0.5": pytest.approx(1 / 3),
+                    "weight_from_0.9": pytest.approx(1 / 3), "weight_from_1.1": pytest.approx(1 / 3)}  # fmt: skip
+    assert measured(granularity="token")["weight_capped"] == pytest.approx(2 / 6)  # two tokens of six
+    assert "weight_mean" not in measured(direct=True)
 
 
 def test_the_teacher_is_told_evidence_and_the_wrong_answer() -> None:
@@ -114,7 +125,9 @@ def apart(a: dict[str, Any], b: dict[str, Any]) -> float:
 def test_a_teacher_that_is_told_nothing_makes_grpo(folder: Path, tmp_path: Path) -> None:
     plain = trained(small(folder, tmp_path / "grpo"), objective=grpo.objective, hindsight=None)
     none = trained(small(folder, tmp_path / "none", privileged="none", teacher_updates=1))
-    assert apart(plain, none) == 0  # no hint, no teacher, no weight
+    assert apart(plain, none) < 1e-5  # scored again, and weighed by what rounding leaves
+    lines = [json.loads(line) for line in (tmp_path / "none" / "metrics.jsonl").read_text().splitlines()]
+    assert all(line["coverage"] > 0 and abs(line["weight_mean"] - 1) < 1e-5 for line in lines)
     won = trained(small(folder, tmp_path / "won"), hindsight=lambda run, some: loop.Told([""] * len(some)))
     assert apart(plain, won) == 0  # as where every episode was won
     told = trained(small(folder, tmp_path / "told"))
@@ -122,24 +135,6 @@ def test_a_teacher_that_is_told_nothing_makes_grpo(folder: Path, tmp_path: Path)
     lines = [json.loads(line) for line in (tmp_path / "told" / "metrics.jsonl").read_text().splitlines()]
     assert all(0 < line["weight_mean"] <= 1.2 and 0 <= line["weight_capped"] <= 1 for line in lines)
     assert 0 < lines[0]["coverage"] < 1  # rows without an advantage are not scored again
-
-
-def test_the_same_prompt_weighs_nothing(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A synced teacher that reads the student's own prompt: weights of 1 to 1e-5."""
-    from seedbench.train import scoring
-
-    seen: list[float] = []
-
-    def same(policy: Any, prompt: Any, args: Any, rows: Sequence[Row], hints: Sequence[str]) -> Any:
-        return policy.logprobs([r.prompt_ids for r in rows], [r.completion_ids for r in rows], temperature=1.0)
-
-    def spy(policy: Any, batch: Any, args: Any) -> Any:
-        seen.extend(sspo.weight(sspo.delta(batch, args), batch.advantage, args).tolist())
-        return sspo.objective(policy, batch, args)
-
-    monkeypatch.setattr(scoring, "hinted", same)
-    trained(small(folder, tmp_path / "same", teacher_updates=1), objective=spy)
-    assert seen and max(abs(w - 1) for w in seen) < 1e-5
 
 
 def test_the_teacher_is_a_copy_that_a_resumed_run_still_has(folder: Path, tmp_path: Path) -> None:
@@ -175,6 +170,10 @@ def test_evidence_that_there_is_not_is_said(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(SeedbenchError) as raised:
         sspo.run(SspoArgs(env="searchqa", out=str(tmp_path / "x")))
     one_sentence(raised, "no evidence of its own", "--privileged answer")
+    flat = small(Path("tiny"), tmp_path / "flat", updates=1, tasks=1, max_steps=1)
+    trained(flat, advantages=lambda rows, args: [0.0] * len(rows))
+    line = json.loads((tmp_path / "flat" / "metrics.jsonl").read_text())
+    assert (line["weight_mean"], line["weight_capped"], line["coverage"]) == (1.0, 0.0, 0.0)  # nothing to weigh
     with pytest.raises(SeedbenchError, match="--floor is 2"):
         SspoArgs(floor=2)
 

@@ -231,7 +231,7 @@ class SearchQAEnv(TextEnv):
 
     def outcome(self, trajectory: Trajectory) -> str:
         last = self._rules.read(trajectory.steps[-1].action) if trajectory.steps else None
-        return last.content if last is not None and last.kind == "answer" else ""
+        return tags.escape(last.content) if last is not None and last.kind == "answer" else ""
 
     def _again(self, trajectory: Trajectory) -> Played:
         other = self.clone()

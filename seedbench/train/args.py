@@ -166,6 +166,11 @@ class Args:
         return True
 
     @property
+    def unmeasured(self) -> dict[str, float]:
+        """What the log says where no row of an update had anything to measure: the values that change nothing."""
+        return {}
+
+    @property
     def teaches(self) -> bool:
         """Whether a row without advantage has a gradient where hindsight has scored it."""
         return False

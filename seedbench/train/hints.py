@@ -129,6 +129,11 @@ class SspoArgs(Args):
         return self.direct or advantage != 0
 
     @property
+    def unmeasured(self) -> dict[str, float]:
+        """As Args.unmeasured."""
+        return {} if self.direct else {"weight_mean": 1.0, "weight_capped": 0.0}
+
+    @property
     def teaches(self) -> bool:
         """As Args.teaches."""
         return self.direct

@@ -75,10 +75,12 @@ class Run:
 
 
 class Told(NamedTuple):
-    """What hindsight says of a batch: a hint a trajectory ("" for none), and figures for the log, over all ranks."""
+    """What hindsight says of a batch: a hint a trajectory (None, or "" unless `empty`, for one that is not scored
+    again), and figures for the log, over all ranks."""
 
-    hints: Sequence[str]
+    hints: Sequence[str | None]
     figures: Mapping[str, float] = MappingProxyType({})
+    empty: bool = False  # "" is scored as well: by a teacher that is told nothing
 
 
 Hindsight = Callable[[Run, Sequence[Trajectory]], Told]  # hints that only the re-scoring teacher sees (SEED, SSPO)
@@ -159,10 +161,12 @@ def _one_update(
     if hindsight is not None:
         with run.whole():
             hints = hindsight(run, batch.trajectories)
+        before = time.perf_counter()
         with run.teacher.speaks(), run.whole():
             told = scoring.teach(run, rows, hints)
+        told["rescore_seconds"] = time.perf_counter() - before  # with the time in which weights change places
     scored = time.perf_counter()
-    learned = update(run, rows, objective) | told
+    learned = {**args.unmeasured, **update(run, rows, objective), **told}
     run.update += 1
     return {
         "update": run.update, "processes": run.ranks.world, **rollouts.figures(run, batch, rows), **learned, **sent,
