@@ -23,6 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seedbench.baselines.anchors.fair import of_task
 from seedbench.baselines.grpo import Metrics, advantages, whole_loss
 from seedbench.core import Anchor, SeedbenchError, Trajectory
 from seedbench.train.hints import SspoArgs
@@ -122,7 +123,7 @@ def hindsight(anchors: Mapping[str, Sequence[Anchor]] | None, run: Run, trajecto
     assert isinstance(args, SspoArgs)
     hints: list[str | None] = []
     for t in trajectories:
-        evidence = env.anchors(t.task) if anchors is None else anchors.get(t.task.id, ())
+        evidence = of_task(env, t.task) if anchors is None else anchors.get(t.task.id, ())
         heard = t.ended != "error" and (args.direct or not t.success)
         hints.append(privileged(evidence, None if t.success else env.outcome(t), args) if heard else None)
     return Told(hints, empty=args.privileged == "none")
@@ -133,13 +134,13 @@ def evidence_of(args: SspoArgs) -> Mapping[str, Sequence[Anchor]] | None:
     from seedbench.exam import Config, plan_one
 
     if args.anchors:
-        from seedbench.baselines.anchors import read
+        from seedbench.baselines.anchors.store import read
 
         return read(Path(args.anchors))
     if args.privileged in ("both", "anchors"):
         exam = plan_one(Config("train", env=args.env, split="train", data=args.data))
         env = exam.make()
-        if not any(env.anchors(task) for task in exam.tasks["train"][:20]):
+        if not any(of_task(env, task) for task in exam.tasks["train"][:20]):
             raise SeedbenchError(
                 f"{args.env} has no evidence of its own for these tasks: make some with `seedbench anchors build` and "
                 "give --anchors FILE, or take --privileged answer."
