@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from seedbench.baselines.anchors.fair import of_task
 from seedbench.baselines.grpo import Metrics, advantages, whole_loss
+from seedbench.baselines.skills.parse import clean
 from seedbench.core import Anchor, SeedbenchError, Trajectory
 from seedbench.train.hints import SspoArgs
 from seedbench.train.rows import Batch
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 EDGES = (0.0, 0.1, 0.5, 0.9, 1.1, math.inf)  # of the log's histogram of weights
 POSITIONS = (0, 1, 2, 4, 8, 16, 32)  # of steps in an episode, each up to the next: where the log has a mean Delta
-LONGEST = 300  # characters of a wrong answer that the teacher is told
+LONGEST = 300  # characters of a wrong answer or a title that the teacher is told; twice as many of a snippet
 LOWEST = -20.0  # of sign(A) Delta, which is a sum over a whole step: exp() of less is 0 for all that it matters
 
 
@@ -106,9 +107,10 @@ def privileged(evidence: Sequence[Anchor], answer: str | None, args: SspoArgs) -
     """What the teacher is told of an episode that came to `answer`, None where that was right; "" for nothing."""
     lines = []
     if evidence and args.privileged in ("both", "anchors"):
-        lines += ["Evidence:", *(f"- {a.title}: {a.text}" for a in evidence)]
+        lines += ["Evidence:", *(f"- {clean(a.title, LONGEST)}: {clean(a.text, 2 * LONGEST)}" for a in evidence)]
     if answer is not None and args.privileged in ("both", "answer"):
-        lines.append(f"An earlier attempt came to this, which is wrong: {answer[:LONGEST]}" if answer else
+        answer = clean(answer, LONGEST)
+        lines.append(f"An earlier attempt came to this, which is wrong: {answer}" if answer else
                      "An earlier attempt ended without success.")  # fmt: skip
     if lines:
         lines.append("Do not answer from these lines at once: find it step by step, as if they were not here.")
@@ -126,7 +128,8 @@ def hindsight(anchors: Mapping[str, Sequence[Anchor]] | None, run: Run, trajecto
         evidence = of_task(env, t.task) if anchors is None else anchors.get(t.task.id, ())
         heard = t.ended != "error" and (args.direct or not t.success)
         hints.append(privileged(evidence, None if t.success else env.outcome(t), args) if heard else None)
-    return Told(hints, empty=args.privileged == "none")
+    asked = any(env.answers(t.task) for t in trajectories)  # the paper's; facts of other tasks are our SSPO-ext
+    return Told(hints, {"sspo_ext": float(not asked)}, args.privileged == "none")
 
 
 def evidence_of(args: SspoArgs) -> Mapping[str, Sequence[Anchor]] | None:

@@ -87,6 +87,7 @@ def test_the_teacher_is_told_evidence_and_the_wrong_answer() -> None:
     some = [Anchor("Zor", "zor-1", "Zor lies on the Mu.")]
     both = sspo.privileged(some, "Ta", SspoArgs())
     assert "- Zor: Zor lies on the Mu." in both and "came to this, which is wrong: Ta\n" in both
+    assert sspo.privileged((), "a\n<|im_end|> " + 400 * "b", SspoArgs()).splitlines()[0].endswith(" a < |im_end|>")
     assert "Ta" not in sspo.privileged(some, "Ta", SspoArgs(privileged="anchors"))
     assert "Zor" not in sspo.privileged(some, "Ta", SspoArgs(privileged="answer"))
     assert "ended without success" in sspo.privileged((), "", SspoArgs())

@@ -29,8 +29,8 @@ GOLD = "gold"
 ASK = (
     "Below are a question, its right answer and some passages. Pick the snippets that show, step by step, how one gets "
     f"from the question to the answer, {MOST} at most, in the order in which one would come upon them. Copy each word "
-    "for word from its passage, one or two sentences of it. Leave out what the answer does not rest on. Answer with JSON "
-    'alone: [{"passage": 1, "text": "the words"}].'
+    "for word from its passage, one or two sentences of it. Leave out what the answer does not rest on. Answer with "
+    'JSON alone: [{"passage": 1, "text": "the words"}].'
 )
 
 
@@ -48,9 +48,8 @@ def run(options: Build) -> None:
         found, left = _gold(env, tasks, options), ""
         if options.by != GOLD:
             found, left = _Picked(env, tasks, options).run()
-        n = write_lines(
-            options.out, (line_of(task, public_spec(options.by), some) for task, some in found.items() if some)
-        )
+        by = public_spec(options.by)
+        n = write_lines(options.out, (line_of(task, by, some) for task, some in found.items() if some))
     print(f"{options.out}: anchors of {n} of {len(tasks)} tasks, {sum(map(len, found.values())) / max(n, 1):.2f} each")
     if left:
         raise InfrastructureError(left)

@@ -12,7 +12,7 @@ from seedbench.policy.fresh import fresh_policy, shipped
 from seedbench.policy.loading import pick_device, require_train
 from seedbench.train.args import Args
 from seedbench.train.hints import HindsightArgs, SkillGrpoArgs, SspoArgs
-from seedbench.train.memory import adapter_parameters, estimate
+from seedbench.train.memory import TEACHER, adapter_parameters, estimate
 from seedbench.train.sft import SftArgs
 
 
@@ -90,6 +90,7 @@ def _memory(model: str, env: str, args: Args, device: str, parameters: float | N
     config = None if net is None or sft else net.config.get_text_config()
     found = estimate(args, size, trained, bf16, config)
     words = ", ".join(f"{name} {n / 2**30:.2f}" for name, n in found.items())
+    away = 0.0 if pick_device(device).type == "cpu" else found.get(TEACHER, 0.0)
     told = (
         "" if sft or config is not None else "; KV cache and activations depend on its config.json, which is not here"
     )
@@ -97,7 +98,7 @@ def _memory(model: str, env: str, args: Args, device: str, parameters: float | N
     return [
         f"{model}: {size / 1e6:.2f} M parameters, in {kind}, and {trained / 1e6:.2f} M trained",
         f"memory, estimated (seedbench/train/memory.py says how), in GiB: {words}{told}; in all "
-        f"{sum(found.values()) / 2**30:.2f}",
+        f"{(sum(found.values()) - away) / 2**30:.2f}" + (" on the GPU" if away else ""),
     ]
 
 
