@@ -22,7 +22,7 @@ FIRST, LAST = Anchor("Zor", "1", "Zor lies on the Mu."), Anchor("Mu", "2", "The 
 
 
 def test_answers_are_masked_and_the_way_is_never_told_whole() -> None:
-    assert mask("The Mu, the MU; Mutter", ["mu", "The Mu"]) == "[ANSWER], the [ANSWER]; Mutter"
+    assert mask("The Mu, the MU; Mutter", ["mu", "The Mu"]) == "[ANSWER], [ANSWER]; Mutter"
     assert mask("a.b (c) axb", ["a.b (c)", ""]) == "[ANSWER] axb" and mask("Mu", []) == "Mu"
     both = (FIRST, LAST)
     assert fair(both, ["Ta"]) == (FIRST, LAST._replace(text="The Mu is a river of [ANSWER] and of Tara."))
@@ -50,7 +50,9 @@ def test_gold_sentences_of_published_files(island: Path, tmp_path: Path) -> None
     env = make_env("seedbench/SearchQA-v0", data=str(island))
     first = env.tasks("seen")[0]
     assert [(a.title, a.text) for a in env.anchors(first)] == [
-        ("Orrin Lighthouse", "It was built by Mara Quint in 1871."), ("Mara Quint", "She was born in Dallow.")]  # fmt: skip
+        ("Orrin Lighthouse", "It was built by Mara Quint in 1871."),
+        ("Mara Quint", "She was born in Dallow."),
+    ]
     assert [a.text for a in of_task(env, first)][1] == "She was born in [ANSWER]."
     assert list(faults(env, first, of_task(env, first))) == []
     musique = {"id": "2hop", "question": "Which river runs through Dallow?", "answer": "Senn", "paragraphs": [
@@ -61,7 +63,8 @@ def test_gold_sentences_of_published_files(island: Path, tmp_path: Path) -> None
     env = make_env("seedbench/SearchQA-v0", data=str(tmp_path))
     task = env.tasks("unseen")[0]
     assert [(a.title, a.text) for a in env.anchors(task)] == [("Dallow", "It lies on the Senn river.")]
-    assert list(faults(env, task, of_task(env, task))) == [] and len(env.dataset.passages()) == 2  # type: ignore[attr-defined]
+    assert list(faults(env, task, of_task(env, task))) == []
+    assert {passage.title for passage in env.dataset.passages()} == {"Vell", "Dallow"}  # type: ignore[attr-defined]
 
 
 def test_what_is_wrong_is_found(island: Path) -> None:
@@ -132,9 +135,9 @@ def test_a_model_picks_what_stands_in_a_passage(
 
     def answers(handler: fake.Handler) -> None:
         asked = handler.request_json["messages"][0]["content"]
-        number = next(n for n in range(1, 9) if f"[{n}] Dallow\n" in asked)
-        picked = [{"passage": number, "text": "Its river is the  Senn."}, {"passage": number, "text": "I made this up."},
-                  {"passage": 99, "text": "x"}, {"passage": True, "text": "x"}, 5]  # fmt: skip
+        number = next((n for n in range(1, 9) if f"[{n}] Dallow\n" in asked), 1)
+        texts = ["Its river is the  Senn.", "I made this up."]
+        picked = [*({"passage": number, "text": t} for t in texts), {"passage": 99, "text": "x"}, {"passage": True}, 5]
         fake.says(f"<think>[1]</think>Here: {json.dumps(picked)}.")(handler)
 
     out = tmp_path / "a.jsonl"
@@ -148,7 +151,7 @@ def test_a_model_picks_what_stands_in_a_passage(
         run(*how, *by)
         assert len(server.requests) == n  # what was paid for is kept
     said = capsys.readouterr().out
-    assert "2 answers bought" in said and "0 answers bought" in said and "2 snippets were not in the passage" in said
+    assert "2 answers bought" in said and "0 answers bought" in said and "3 snippets were not in the passage" in said
     made = store.read(out)[task.id]
     assert [a.text for a in made] == ["Its river is [ANSWER]."] and list(faults(env, task, made)) == []
     run("anchors", "validate", out, "--data", island, "--split", "seen")

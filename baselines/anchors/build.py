@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from seedbench.commands.anchors import Build
 
 GOLD = "gold"
+SHOWN = 8000  # characters of a passage that the model sees
 ASK = (
     "Below are a question, its right answer and some passages. Pick the snippets that show, step by step, how one gets "
     f"from the question to the answer, {MOST} at most, in the order in which one would come upon them. Copy each word "
@@ -90,7 +91,7 @@ class _Picked:
         hits = search([info["goal"], f"{info['goal']} {answers[0]}"])
         kept = list({hit.id: hit for some in zip(*hits, strict=False) for hit in some}.values())
         self.passages[task.id] = kept = kept[: self.options.passages]
-        shown = "\n\n".join(f"[{n}] {p.title}\n{p.text}" for n, p in enumerate(kept, 1))
+        shown = "\n\n".join(f"[{n}] {p.title}\n{p.text[:SHOWN]}" for n, p in enumerate(kept, 1))
         return [{"role": "user", "content": f"{ASK}\n\nQuestion: {info['goal']}\nAnswer: {answers[0]}\n\n{shown}"}]
 
     def _keep(self, names: list[str], row: Row) -> None:
