@@ -53,10 +53,10 @@ def _hints(args: Args, steps: int) -> list[str]:
         return [f"{told}; {again}" if args.skill == "hindsight" else told]
     if isinstance(args, SspoArgs):
         who = "episode" if args.direct else "failed episode"
-        told = {"none": "nothing", "both": "evidence and the wrong answer", "anchors": "evidence"}
+        heard = {"none": "nothing", "both": "evidence and the wrong answer", "anchors": "evidence"}
         return [
             f"the teacher, a copy of the weights every {args.teacher_updates} updates, scores each row of a {who} once "
-            f"more, told {told.get(args.privileged, 'the wrong answer')}; rows with an advantage of 0 it leaves out"
+            f"more, told {heard.get(args.privileged, 'the wrong answer')}; rows with an advantage of 0 it leaves out"
         ]
     if not isinstance(args, HindsightArgs) or args.skills == "none":
         return []
