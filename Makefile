@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY = $(VENV)/bin/python
 EVAL ?=
-TINY ?= alfworld# the environments that a tiny policy ships for
+TINY ?= alfworld,webshop,searchqa# the environments that a tiny policy ships for
 
 .PHONY: eval test test-slow test-vllm .venv-vllm check types clean
 .DEFAULT_GOAL := eval

@@ -23,6 +23,7 @@ from seedbench.train.log import read
 
 AREA = "area under the training curve"
 FINAL = "all splits"
+FEWEST = 3  # runs that an interval over runs takes
 
 
 class Gap(NamedTuple):
@@ -36,8 +37,8 @@ class Gap(NamedTuple):
     n: int
 
     def __str__(self) -> str:
-        if self.n < 2:
-            return f"{self.mean:+.3f} (one pair)"
+        if not math.isfinite(self.p):
+            return f"{self.mean:+.3f} (runs: {self.n}, too few or too much alike for an interval)"
         return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}], p {self.p:.3g}"
 
 
@@ -47,12 +48,11 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Gap:
 
     gaps = np.asarray(first, float) - np.asarray(second, float)
     n, mean = len(gaps), float(np.mean(gaps))
-    if n < 2:
-        return Gap(mean, math.nan, math.nan, math.nan, math.nan, n)
-    sd = float(np.std(gaps, ddof=1))
+    sd = float(np.std(gaps, ddof=1)) if n > 1 else math.nan
+    if n < FEWEST or sd < 1e-12:  # two runs that happen to agree would have an interval of no width
+        return Gap(mean, math.nan, math.nan, math.nan, sd, n)
     half = float(t.ppf(0.975, n - 1)) * sd / math.sqrt(n)
-    p = float(ttest_1samp(gaps, 0.0).pvalue) if sd else float(mean == 0)
-    return Gap(mean, mean - half, mean + half, p, sd, n)
+    return Gap(mean, mean - half, mean + half, float(ttest_1samp(gaps, 0.0).pvalue), sd, n)
 
 
 def power(sd: float, pairs: int, effect: float, level: float = 0.05) -> float:
@@ -142,11 +142,12 @@ def write(path: Path, kept: Path) -> str:
 def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
     splits = list(next(iter(arms["start"].runs.values())))
     lines = [
-        "| arm | runs | " + " | ".join([*splits, AREA, "steps", "invalid"]) + " |",
-        "|---" * (len(splits) + 5) + "|",
+        "| arm | runs | " + " | ".join([*splits, AREA, *(f"score, {s}" for s in splits), "steps", "invalid"]) + " |",
+        "|---" * (2 * len(splits) + 5) + "|",
     ]
     for name, arm in arms.items():
         cells = [_mean(list(arm.rates(s).values())) for s in (*splits, AREA)]
+        cells += [_mean([run[s]["score"] for run in arm.runs.values()]) for s in splits]
         last = [run[splits[-1]] for run in arm.runs.values()]
         cells += [f"{np.mean([x[k] for x in last]):.3g}" for k in ("steps", "invalid_rate")]
         lines.append(f"| {name} | {len(arm.runs)} | " + " | ".join(cells) + " |")
@@ -181,7 +182,7 @@ def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
 
 def _power(gap: Gap) -> str:
     """What this spread lets one see at 80 % power, at the 5 % level of a single test."""
-    if not gap.n > 1 or not gap.sd > 0:
+    if not math.isfinite(gap.p):
         return ""
     return (f", with which {gap.n} pairs show {detectable(gap.sd, gap.n):.3f} at 80 % power, "
             f"and 0.10 takes {pairs_needed(gap.sd, 0.10)}")  # fmt: skip
