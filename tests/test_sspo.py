@@ -252,3 +252,20 @@ def test_passes_of_packed_rows_keep_trajectories_whole() -> None:
     assert sum(map(len, parts)) == 12 and len(parts) > 1
     where = {t: [k for k, part in enumerate(parts) for r in part if r.trajectory == t] for t in range(4)}
     assert all(len(set(ks)) == 1 for ks in where.values())
+
+
+def test_mini_batches_of_packed_rows_hold_whole_episodes() -> None:
+    """... of about equal number; those of single rows deal them apart."""
+    from types import SimpleNamespace
+
+    from seedbench.train.update import _mini_batches
+
+    rows = [row(1.0, [-1.0], trajectory=k // 3) for k in range(12)]
+    for k, one in enumerate(rows):
+        one.step = k % 3
+    ranks = SimpleNamespace(gather=list, sum=lambda values: [float(v) for v in values])
+    for layout, whole in (("packed", True), ("rows", False)):
+        args = SspoArgs(layout=layout, mini_batch_rows=6)  # type: ignore[arg-type]
+        parts = list(_mini_batches(SimpleNamespace(args=args, ranks=ranks, update=0), rows))  # type: ignore[arg-type]
+        assert [len(part) for part in parts] == [6, 6] and {id(r) for part in parts for r in part} == set(map(id, rows))
+        assert (sum(len({r.trajectory for r in part}) for part in parts) == 4) is whole
