@@ -101,7 +101,7 @@ def terms(
     for name, told in skills.items():
         hints = dict(zip(live, told, strict=True))
         teachers[name] = hinted(
-            player.policy, player.exam.prompt, args, rows, [hints.get(row.trajectory, "") for row in rows]
+            player.policy, player.exam.prompt, args, rows, [hints.get(row.trajectory) or None for row in rows]
         )
     teachers = {name: teachers[name] for name in TERMS[1:]}
     tokens = sum(len(row.completion_ids) for row in rows)

@@ -11,6 +11,7 @@ from tyro.conf import subcommand
 
 import seedbench
 from seedbench.commands import common
+from seedbench.commands.anchors import Anchors
 from seedbench.commands.board import Board, Compare, Export
 from seedbench.commands.data import Data
 from seedbench.commands.index import Index
@@ -27,6 +28,7 @@ Command = (
     Annotated[Eval, subcommand("eval")]
     | Annotated[Train, subcommand("train")]
     | Annotated[Skills, subcommand("skills")]
+    | Annotated[Anchors, subcommand("anchors")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Table, subcommand("table")]
     | Annotated[Board, subcommand("board")]

@@ -283,6 +283,19 @@ class TextEnv(gym.Env[str, str], ABC):
         The state stays as it is."""
         return ()
 
+    def document(self, task: Task, anchor: Anchor) -> str | None:
+        """The text that an anchor of `task` quotes from, by its source; None where there is no such document."""
+        return None
+
+    def answers(self, task: Task) -> tuple[str, ...]:
+        """The texts that count as the right answer of a task which asks for one; none of another."""
+        return ()
+
+    def outcome(self, trajectory: Trajectory) -> str:
+        """What an episode came to, in words: its answer, or what was bought; "" where it came to nothing. The state
+        stays as it is."""
+        return ""
+
     def secrets(self, task: Task) -> tuple[str, ...]:
         """Texts that a lesson about `task` must not hold, as they would give its answer away."""
         return ()

@@ -27,6 +27,7 @@ class Prompt:
     history: int
     show_actions: bool = True
     reply_format: str = "<action>{action}</action>"
+    turns: bool = False  # past steps as turns of a chat, so that a prompt goes on where the one before it ended
 
     def render(self, view: View, hint: str = "") -> list[Message]:
         """System and user message of one turn. `hint` (or `view.hint`) follows the task line; none leaves no trace."""
@@ -34,12 +35,27 @@ class Prompt:
         blocks = [f"Task: {view.goal}"]
         if hint:
             blocks.append(f"{HINT_TITLE}\n{hint}")
+        if self.turns:
+            return self._chat(view, "\n\n".join(blocks))
         if past := self._past(view):
             blocks.append(past)
         blocks.append(f"Now:\n{view.observation}")
         if self.show_actions and view.admissible:
             blocks.append("Actions:\n" + "\n".join(view.admissible))
         return [{"role": "system", "content": self.system}, {"role": "user", "content": "\n\n".join(blocks)}]
+
+    def _chat(self, view: View, opening: str) -> list[Message]:
+        """System line, opening and first shown observation, then reply and observation in turn. Actions that can be
+        taken are not listed: past ones are not known, and the beginning of a chat must not change."""
+        shown = len(view.history) if self.history < 0 else min(self.history, len(view.history))
+        past = view.history[len(view.history) - shown :]
+        seen = [*(observation for observation, _ in past), view.observation]
+        said: list[Message] = [{"role": "system", "content": self.system},
+                               {"role": "user", "content": f"{opening}\n\n{seen[0]}"}]  # fmt: skip
+        for (_, action), observation in zip(past, seen[1:], strict=True):
+            said.append({"role": "assistant", "content": self.reply(action) if action else "(no action could be read)"})
+            said.append({"role": "user", "content": observation})
+        return said
 
     def _past(self, view: View) -> str:
         """The last H actions, each above what it led to; the last one led to the present observation."""

@@ -13,7 +13,7 @@ import pytest
 
 from seedbench.core import SeedbenchError
 from tests.tiny import one_sentence, one_torch_thread, tiny_folder
-from tests.two_ranks import RUNS, settings
+from tests.two_ranks import RESUMED, RUNS, settings, train
 
 torch = pytest.importorskip("torch")
 grpo = pytest.importorskip("seedbench.baselines.grpo")
@@ -34,7 +34,7 @@ def test_two_processes_make_the_updates_of_one(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
     start = load_file(folder / "model.safetensors")
     for name, options in RUNS.items():
-        out = grpo.run(settings(str(folder), tmp_path / name, **(options | {"shard": False})))
+        out = train(settings(str(folder), tmp_path / name, **(options | {"shard": False})))
         one, both = load_file(out / "model.safetensors"), load_file(two / name / "model.safetensors")
         assert one.keys() == both.keys() == start.keys()  # a plain folder, however it was trained
         assert max(float((one[k] - start[k]).abs().max()) for k in one) > 1e-4
@@ -48,14 +48,16 @@ def test_two_processes_make_the_updates_of_one(tmp_path: Path) -> None:
             assert a["prompt_digest"] == b["prompt_digest"] and a["resampled"] == b["resampled"]
             assert b["processes"] == 2 and a["grad_norm"] == pytest.approx(b["grad_norm"], rel=1e-4)
             assert a["loss"] == pytest.approx(b["loss"], abs=1e-5) and a["kl"] == pytest.approx(b["kl"], abs=1e-5)
-    resumed, before = (load_file(two / "fsdp" / f"{name}.safetensors") for name in ("model", "before"))
-    assert all(torch.equal(resumed[k], before[k]) for k in before)
-    # ... and in one: the checkpoint holds whole tensors.
-    shutil.copytree(two / "fsdp", tmp_path / "moved")
-    (tmp_path / "moved" / "model.safetensors").unlink()
-    alone = grpo.run(settings(str(folder), tmp_path / "moved", **(RUNS["fsdp"] | {"shard": False})), resume=True)
-    after = load_file(alone / "model.safetensors")
-    assert max(float((after[k] - before[k]).abs().max()) for k in before) < 5e-5
+            assert a.get("weight_mean") == pytest.approx(b.get("weight_mean"), abs=1e-4)
+    for name in RESUMED:
+        resumed, before = (load_file(two / name / f"{which}.safetensors") for which in ("model", "before"))
+        assert all(torch.equal(resumed[k], before[k]) for k in before)
+        # ... and in one: the checkpoint holds whole tensors.
+        shutil.copytree(two / name, tmp_path / f"{name}-moved")
+        (tmp_path / f"{name}-moved" / "model.safetensors").unlink()
+        moved = settings(str(folder), tmp_path / f"{name}-moved", **(RUNS[name] | {"shard": False}))
+        after = load_file(train(moved, resume=True) / "model.safetensors")
+        assert max(float((after[k] - before[k]).abs().max()) for k in before) < 5e-5
 
 
 @pytest.mark.slow  # a quarter of a minute on an idle core

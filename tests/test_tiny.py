@@ -63,7 +63,9 @@ def test_a_run_of_other_weights_fails_the_audit(tmp_path: Path) -> None:
 def test_an_environment_without_a_policy_is_said() -> None:
     from seedbench.agents.tiny import Tiny
 
-    with pytest.raises(SeedbenchError, match="tiny has no policy for nowhere: choose --env alfworld, searchqa, webshop"):
+    with pytest.raises(
+        SeedbenchError, match="tiny has no policy for nowhere: choose --env alfworld, searchqa, webshop"
+    ):
         Tiny().plays("seedbench/Nowhere-v0")
 
 

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal
 import gymnasium as gym
 import numpy as np
 
-from seedbench.core import EpisodeOver, Info, Lesson, Parsed, Preset, SeedbenchError, Task, TextEnv, Trajectory
+from seedbench.core import Anchor, EpisodeOver, Info, Lesson, Parsed, Preset, SeedbenchError, Task, TextEnv, Trajectory
 from seedbench.core import Mode as ParseMode
+from seedbench.envs.alfworld import facts
 from seedbench.envs.alfworld.backend import Backend, Entry, make_backend, suited
 from seedbench.envs.alfworld.data import ENV_ID, Dataset, open_dataset
 from seedbench.envs.alfworld.lessons import learn
@@ -158,6 +159,12 @@ class ALFWorldEnv(TextEnv):
 
     def lesson(self, trajectory: Trajectory) -> Lesson | None:
         return learn(trajectory, read_goal(self.dataset.source(trajectory.task.id).problem))
+
+    def anchors(self, task: Task) -> tuple[Anchor, ...]:
+        return facts.anchors(self.dataset.source(task.id).problem)
+
+    def document(self, task: Task, anchor: Anchor) -> str | None:
+        return " ".join(facts.facts(self.dataset.source(task.id).problem)) if anchor.source == facts.SOURCE else None
 
     def parse(self, text: str, mode: ParseMode = "strict") -> Parsed:
         return parse_tagged(text, mode)

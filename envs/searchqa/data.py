@@ -8,9 +8,9 @@ for task in data.tasks("seen"):
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from seedbench.core import Passage, SeedbenchError, Task
@@ -28,6 +28,7 @@ class Evidence:
     title: str
     sentence: int = -1  # index in the passage's text; -1 where the files do not say
     query: str = ""  # what the oracle searches for at this hop, without a later hop's answer; "" where unknown
+    text: str = ""  # the sentence itself, where the files give it apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,11 @@ class Dataset(ABC):
     @abstractmethod
     def passages(self) -> Sequence[Passage] | None:
         """The corpus that comes with the questions; None where the user must name an index."""
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Passage]:
+        """Those passages by their ids; none where the user must name an index."""
+        return {passage.id: passage for passage in self.passages() or ()}
 
     @abstractmethod
     def digest(self) -> str:

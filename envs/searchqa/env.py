@@ -12,11 +12,13 @@ import gymnasium as gym
 import numpy as np
 
 from seedbench.core import (
+    Anchor,
     EpisodeOver,
     Info,
     Lesson,
     Mode,
     Parsed,
+    Passage,
     Preset,
     Retriever,
     SeedbenchError,
@@ -24,7 +26,7 @@ from seedbench.core import (
     TextEnv,
     Trajectory,
 )
-from seedbench.envs.searchqa import oracle, scoring, tags
+from seedbench.envs.searchqa import evidence, oracle, scoring, tags
 from seedbench.envs.searchqa.data import Dataset, Question, open_dataset
 from seedbench.envs.searchqa.lessons import Played, learn
 from seedbench.envs.searchqa.protocols import PROTOCOLS
@@ -228,6 +230,26 @@ class SearchQAEnv(TextEnv):
     def lesson(self, trajectory: Trajectory) -> Lesson | None:
         """Searches again for what the episode searched for."""
         return learn(trajectory, self.dataset.question(trajectory.task.id), self._again(trajectory))
+
+    def answers(self, task: Task) -> tuple[str, ...]:
+        return self.dataset.question(task.id).golds
+
+    def anchors(self, task: Task) -> tuple[Anchor, ...]:
+        return evidence.anchors(self.dataset.question(task.id), lambda hop: self._passage(hop.passage, hop.title))
+
+    def document(self, task: Task, anchor: Anchor) -> str | None:
+        found = self._passage(anchor.source, anchor.text)
+        return None if found is None else found.text
+
+    def _passage(self, name: str, words: str) -> Passage | None:
+        """By its id: of those that come with the questions, else of what a search for some of its words finds."""
+        if own := self.dataset.by_id:
+            return own.get(name)
+        return next((hit for hit in find(self.retriever, words, MOST_HITS) if hit.id == name), None)
+
+    def outcome(self, trajectory: Trajectory) -> str:
+        last = self._rules.read(trajectory.steps[-1].action) if trajectory.steps else None
+        return tags.escape(last.content) if last is not None and last.kind == "answer" else ""
 
     def _again(self, trajectory: Trajectory) -> Played:
         other = self.clone()

@@ -152,7 +152,8 @@ def _row(question: Question) -> dict[str, Any]:
     """A question as FlashRAG writes one, and its evidence."""
     told = {"id": question.id.partition("/")[2], "question": question.question}
     known = {"golden_answers": list(question.golds), "data_source": question.kind}
-    return told | known | ({"evidence": [asdict(hop) for hop in question.evidence]} if question.evidence else {})
+    hops = [{k: v for k, v in asdict(hop).items() if v or k != "text"} for hop in question.evidence]
+    return told | known | ({"evidence": hops} if hops else {})
 
 
 def _held(folder: Path) -> str:

@@ -2,7 +2,7 @@
 
 Known shapes: FlashRAG's and DeepResearcher's {id, question, golden_answers, data_source?}, Search-R1's parquet, which
 adds reward_model.ground_truth.target, nq_open's {question, answer}, HotpotQA's and 2WikiMultiHopQA's with context and
-supporting_facts (as lists of pairs or as columns), and our own with evidence.
+supporting_facts (as lists of pairs or as columns), MuSiQue's with paragraphs, and our own with evidence.
 """
 
 from __future__ import annotations
@@ -159,8 +159,9 @@ def whole(text: str) -> str:
 
 
 def passages_of(row: Row, where: str) -> list[Passage]:
-    """The passages that stand in a row of HotpotQA or 2WikiMultiHopQA; [] in any other."""
-    return [_passage(title, "".join(sentences)) for title, sentences in _context(row, where)]
+    """The passages that stand in a row of HotpotQA, 2WikiMultiHopQA or MuSiQue; [] in any other."""
+    own = [_passage(title, "".join(sentences)) for title, sentences in _context(row, where)]
+    return own + [passage for passage, _ in _paragraphs(row, where)]
 
 
 def _passage(title: str, text: str) -> Passage:
@@ -190,11 +191,32 @@ def _evidence(row: Row, where: str) -> tuple[Evidence, ...]:
     """Our own rows hold it as it is; supporting facts name a passage of the context by its title."""
     if isinstance(own := row.get("evidence"), list) and own and isinstance(own[0], dict) and "passage" in own[0]:
         try:
-            return tuple(Evidence(e["passage"], e["title"], int(e["sentence"]), e.get("query", "")) for e in own)
+            return tuple(Evidence(e["passage"], e["title"], int(e["sentence"]), e.get("query", ""), e.get("text", ""))
+                         for e in own)  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
             raise SeedbenchError(f"{where} has evidence that cannot be read ({error}); import it again.") from error
-    context = {title: _passage(title, "".join(sentences)).id for title, sentences in _context(row, where)}
+    if paragraphs := _paragraphs(row, where):
+        return tuple(Evidence(passage.id, passage.title) for passage, gold in paragraphs if gold)
+    told = dict(_context(row, where))
     facts = _pairs(row.get("supporting_facts"), ("title", "sent_id"), where)
     if not all(isinstance(title, str) and isinstance(n, int) for title, n in facts):
         raise SeedbenchError(f"{where} has supporting facts that are no titles and numbers; give the published file.")
-    return tuple(Evidence(context[title], whole(title), n) for title, n in facts if title in context)
+    return tuple(
+        Evidence(_passage(title, "".join(told[title])).id, whole(title), n, "", _sentence(told[title], n))
+        for title, n in facts if title in told
+    )  # fmt: skip
+
+
+def _sentence(said: Sequence[str], number: int) -> str:
+    return whole(said[number]).strip() if 0 <= number < len(said) else ""
+
+
+def _paragraphs(row: Row, where: str) -> list[tuple[Passage, bool]]:
+    """MuSiQue's passages, and whether the answer rests on them; [] for a row of another set."""
+    found = []
+    for one in row.get("paragraphs") or ():
+        try:
+            found.append((_passage(one["title"], one["paragraph_text"]), bool(one["is_supporting"])))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise SeedbenchError(f"{where} has paragraphs of another shape ({error}): fetch it again.") from error
+    return found

@@ -16,6 +16,7 @@ import gymnasium as gym
 import numpy as np
 
 from seedbench.core import (
+    Anchor,
     EpisodeOver,
     Info,
     Lesson,
@@ -28,7 +29,7 @@ from seedbench.core import (
     Trajectory,
     stream,
 )
-from seedbench.envs.webshop import oracle
+from seedbench.envs.webshop import facts, oracle
 from seedbench.envs.webshop.data import Dataset, open_dataset
 from seedbench.envs.webshop.goals import Goal
 from seedbench.envs.webshop.lessons import Played, learn
@@ -230,6 +231,16 @@ class WebShopEnv(TextEnv):
 
     def lesson(self, trajectory: Trajectory) -> Lesson | None:
         return learn(trajectory, self.dataset.goal(trajectory.task.id), self._again(trajectory), self.catalogue)
+
+    def anchors(self, task: Task) -> tuple[Anchor, ...]:
+        return facts.anchors(self.dataset.goal(task.id))
+
+    def document(self, task: Task, anchor: Anchor) -> str | None:
+        return " ".join(facts.facts(self.dataset.goal(task.id))) if anchor.source == facts.SOURCE else None
+
+    def outcome(self, trajectory: Trajectory) -> str:
+        page = next(reversed(self._again(trajectory).pages), None)
+        return self.catalogue.product(page.asin).title if page is not None and page.kind == "done" else ""
 
     def _again(self, trajectory: Trajectory) -> Played:
         """The pages of an episode, by its actions, in an environment apart."""

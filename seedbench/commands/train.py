@@ -15,7 +15,7 @@ from seedbench.commands.common import OptFloat, OptPath, OptStr, lazy, told
 from seedbench.core import SeedbenchError
 from seedbench.train import recipes
 from seedbench.train.args import Args
-from seedbench.train.hints import RelativesArgs, SeedArgs, SkillGrpoArgs
+from seedbench.train.hints import RelativesArgs, SeedArgs, SkillGrpoArgs, SspoArgs
 from seedbench.train.sft import SftArgs
 
 
@@ -64,6 +64,8 @@ def _found_again(args: Any) -> dict[str, str]:
         paths["model"] = args.model
     if isinstance(args, SkillGrpoArgs) and args.skill not in ("static", "hindsight", "none"):
         paths["skill"] = args.skill
+    if isinstance(args, SspoArgs) and args.anchors:
+        paths["anchors"] = args.anchors
     return {name: os.path.abspath(path) for name, path in paths.items()}
 
 
@@ -167,6 +169,22 @@ class Relatives(_Common):
 
 
 @dataclass(frozen=True)
+class Sspo(_Common):
+    """SSPO: GRPO whose failed episodes weigh each step by a teacher that knows evidence and the wrong answer.
+
+    For example:
+
+      seedbench train sspo --env searchqa --model tiny --out runs/sspo
+      seedbench train sspo --env searchqa --model tiny --privileged answer --granularity token --out runs/token
+    """
+
+    args: OmitArgPrefixes[SspoArgs] = dataclasses.field(default_factory=SspoArgs)
+
+    def __call__(self) -> None:
+        self.run("sspo", self.args)
+
+
+@dataclass(frozen=True)
 class Train:
     """Train a policy; every algorithm is one page in baselines/."""
 
@@ -176,6 +194,7 @@ class Train:
         | Annotated[SkillGrpo, subcommand("skill_grpo")]
         | Annotated[Seed, subcommand("seed")]
         | Annotated[Relatives, subcommand("relatives")]
+        | Annotated[Sspo, subcommand("sspo")]
     ]
 
     def __call__(self) -> None:

@@ -6,7 +6,7 @@ Prompts are padded on the left. Position ids count real tokens only, so a row do
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -187,14 +187,15 @@ def completion_logits(
 
 
 def token_logprobs(
-    net: Net, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float, pad: int
-) -> list[Tensor]:
+    net: Net, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float, pad: int,
+    read: Callable[..., tuple[Tensor, Tensor]] = completion_logits,
+) -> list[Tensor]:  # fmt: skip
     """Log-probabilities of given completions in one forward pass: one (len(completion),) fp32 tensor a row.
 
     Differentiable, so that a trainer can use it too. Temperature as in `log_distribution` (0 scores at 1). A row
     without a usable distribution has NaN there.
     """
-    logits, targets = completion_logits(net, prompts, completions, pad)
+    logits, targets = read(net, prompts, completions, pad)
     logits, _ = tempered(logits, temperature)
     chosen = logits.gather(-1, targets[:, None]).squeeze(-1) - logits.logsumexp(-1)
     return list(chosen.split([len(c) for c in completions]))

@@ -15,6 +15,7 @@ from seedbench.core import InfrastructureError, Sampling, SeedbenchError
 from seedbench.policy import chat, loading, weights
 from seedbench.policy.checkpoint import Checkpoint
 from seedbench.policy.decoding import Generation, Net, completion_logits, decode, token_logprobs
+from seedbench.policy.packing import pack, packed_logits
 from seedbench.policy.prefill import by_budget
 from seedbench.policy.sampling import tempered, uniforms
 
@@ -31,6 +32,7 @@ class HFPolicy(Checkpoint):
     def __init__(self, model: Any, tokenizer: Any, folder: Path | None = None):
         super().__init__(model, tokenizer, folder)
         self.token_budget = 16384
+        self.packed = False  # score rows that go on where another ended as one sequence
         self._net = Net(model)
         self._pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
 
@@ -121,9 +123,9 @@ class HFPolicy(Checkpoint):
         Sampling(temperature)
 
         def work(asked: list[Sequence[int]], given: list[Sequence[int]], rows: list[int]) -> list[list[float]]:
-            return [v.tolist() for v in token_logprobs(self._net, asked, given, temperature, self._pad)]
+            return [v.tolist() for v in token_logprobs(self._net, asked, given, temperature, self._pad, self._read)]
 
-        scored = self._in_batches(prompts, completions, work)
+        scored = self._in_batches(prompts, completions, work, self.packed)
         return [scored.get(i, []) for i in range(len(prompts))]
 
     def examine(
@@ -148,23 +150,39 @@ class HFPolicy(Checkpoint):
         prompts: Sequence[Sequence[int]],
         completions: Sequence[Sequence[int]],
         work: Callable[[list[Sequence[int]], list[Sequence[int]], list[int]], list[T]],
+        packed: bool = False,
     ) -> dict[int, T]:
-        """`work(prompts, completions, rows)` in batches that fit the token budget, the longest rows first."""
+        """`work(prompts, completions, rows)` in batches that fit the token budget, the longest sequences first: a
+        sequence is a row, or where they are `packed`, all rows that one holds."""
         for prompt, completion in zip(prompts, completions, strict=True):
             if completion and (problem := self._problem(prompt, len(completion))):
                 raise problem
         scale = self.token_budget / max(1, _LOGIT_CELLS // self.vocabulary)
-        cost = [max(len(p) + len(c), int(len(c) * scale)) for p, c in zip(prompts, completions, strict=True)]
-        order = sorted((i for i, c in enumerate(completions) if c), key=lambda i: -cost[i])
+        busy = [i for i, completion in enumerate(completions) if completion]
+        sequences = [[i] for i in busy]
+        if packed:
+            packs = pack([prompts[i] for i in busy], [completions[i] for i in busy])
+            sequences = [[busy[row] for row, _, _ in p.spans] for p in packs]  # the longest row of each comes last
+
+        def cost(rows: list[int]) -> int:
+            scored = int(sum(len(completions[i]) for i in rows) * scale)
+            return max(len(prompts[rows[-1]]) + len(completions[rows[-1]]), scored)
+
+        order = sorted(sequences, key=lambda rows: -cost(rows))
         found: dict[int, T] = {}
         while order:
-            rows = order[next(by_budget([cost[i] for i in order], self.token_budget))][: self.max_rows]
-            asked, given = [prompts[i] for i in rows], [completions[i] for i in rows]
-            some = self._attempt(len(rows), work, asked, given, rows)
-            if some is not None:
-                found.update(zip(rows, some, strict=True))
-                order = order[len(rows) :]
+            some = order[next(by_budget([cost(rows) for rows in order], self.token_budget))][: self.max_rows]
+            rows = [i for of in some for i in of]
+            done = self._attempt(len(some), work, [prompts[i] for i in rows], [completions[i] for i in rows], rows)
+            if done is not None:
+                found.update(zip(rows, done, strict=True))
+                order = order[len(some) :]
         return found
+
+    @property
+    def _read(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        """What gives the logits of completions, as the layout has it."""
+        return packed_logits if self.packed else completion_logits
 
     def score(
         self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float = 1.0
@@ -175,7 +193,7 @@ class HFPolicy(Checkpoint):
         """
         import torch
 
-        logits, targets = completion_logits(self._net, prompts, completions, self._pad)
+        logits, targets = self._read(self._net, prompts, completions, self._pad)
         logp = torch.log_softmax(tempered(logits, temperature)[0], -1)
         entropy = -(logp.exp() * logp.clamp(min=-1e4)).sum(-1)  # a masked token's 0 * -inf would be NaN
         return logp.gather(-1, targets[:, None]).squeeze(-1), entropy

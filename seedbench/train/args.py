@@ -56,6 +56,9 @@ class Args:
     control: the same algorithm run twice)."""
     epochs: int = 1
     """Passes over a batch's rows. Papers: 1."""
+    layout: Literal["rows", "packed"] = "rows"
+    """rows: every step is a row of its own. packed: rows whose prompt goes on where the step before ended (chats) are
+    read as one sequence a trajectory; changes memory and speed, not the update."""
     token_budget: int = 16384
     """Tokens of one forward and backward pass, padding counted; changes memory and speed, not the update."""
     clip: float = 0.2
@@ -152,6 +155,20 @@ class Args:
             raise SeedbenchError("--deal-seed deals rows otherwise, and there is one mini-batch: raise --mini-batches.")
         if self.clip >= 1:
             raise SeedbenchError(f"--clip is {self.clip}: it must be below 1, as ratios are positive.")
+
+    @property
+    def teacher_sync(self) -> int:
+        """Updates between copies of the weights that re-score what hindsight tells; 1: always the batch's own."""
+        return 1
+
+    def hears(self, advantage: float) -> bool:
+        """Whether a row with this advantage is scored again where hindsight has a hint for it."""
+        return True
+
+    @property
+    def unmeasured(self) -> dict[str, float]:
+        """What the log says where no row of an update had anything to measure: the values that change nothing."""
+        return {}
 
     @property
     def teaches(self) -> bool:

@@ -1,6 +1,7 @@
 """Checkpoints that a killed run goes on from: weights and the optimizer's state as safetensors, the rest as JSON.
 
-    OUT/checkpoints/000010/   model folder, or adapter.safetensors (LoRA); optimizer.safetensors; state.json
+    OUT/checkpoints/000010/   model folder, or adapter.safetensors (LoRA); optimizer.safetensors; state.json; and
+                              teacher.safetensors where the teacher is a copy of earlier weights
 
 No random state is in them: every draw comes from a stream of (seed, update, task, trial, turn), and the learning rate
 from the update's number. Tensors are whole, whatever processes held parts of them, so a run may go on with another
@@ -22,19 +23,23 @@ from seedbench.core import SeedbenchError
 from seedbench.policy.adapter import has_adapter
 from seedbench.policy.hf import HFPolicy
 from seedbench.policy.weights import why
+from seedbench.train import teacher as teaching
 from seedbench.train.optimizer import Optimizer
 from seedbench.train.shard import distinct, gathered, like
+from seedbench.train.teacher import Teacher
 
 KEPT = 2
 ADAPTER = "adapter.safetensors"
 MOMENTS = "optimizer.safetensors"
 
 
-def save(out: Path, policy: HFPolicy, optimizer: Optimizer, state: Mapping[str, Any], main: bool = True) -> None:
+def save(
+    out: Path, policy: HFPolicy, optimizer: Optimizer, state: Mapping[str, Any], main: bool, teacher: Teacher
+) -> None:
     """Write checkpoint state["update"] and drop those before the last one. All processes call it, `main` writes."""
     adapter = has_adapter(policy.model)
     own = gathered(optimizer.named if adapter else distinct(policy.model), main)
-    moments = gathered(optimizer.state(), main)
+    moments, held = gathered(optimizer.state(), main), teacher.state(main)
     if not main:
         return
     with whole(out / "checkpoints" / f"{state['update']:06d}") as part:
@@ -43,6 +48,8 @@ def save(out: Path, policy: HFPolicy, optimizer: Optimizer, state: Mapping[str, 
         else:
             policy.save(part, own)
         write(part / MOMENTS, moments)
+        if held:
+            write(part / teaching.FILE, held)
         (part / "state.json").write_text(json.dumps(dict(state)) + "\n", encoding="utf-8")
     for old in _all(out)[:-KEPT]:
         (old / "state.json").unlink(missing_ok=True)  # first: a kill on the way leaves nothing that looks whole
@@ -83,8 +90,9 @@ def latest(out: Path) -> Path | None:
     return next(reversed(_all(out)), None)
 
 
-def restore(folder: Path, policy: HFPolicy, optimizer: Optimizer) -> dict[str, Any]:
-    """Give adapter and optimizer their tensors back and return the state. Raises SeedbenchError for a damaged one.
+def restore(folder: Path, policy: HFPolicy, optimizer: Optimizer, teacher: Teacher) -> dict[str, Any]:
+    """Give adapter, optimizer and teacher their tensors back and return the state. Raises SeedbenchError for a damaged
+    one.
 
     The weights of a run without an adapter are loaded before, from the folder itself.
     """
@@ -97,6 +105,8 @@ def restore(folder: Path, policy: HFPolicy, optimizer: Optimizer) -> dict[str, A
         moments = load_file(folder / MOMENTS)
         weights = optimizer.masters
         optimizer.load({k: like(v, weights[k.rpartition(".")[0]]) for k, v in moments.items()})
+        if teacher.sync > 1:
+            teacher.load(load_file(folder / teaching.FILE))
         numbers = {"update": int(state["update"]), "cursor": int(state["cursor"])}
         if numbers["update"] != int(folder.name) or numbers["cursor"] < 0:
             raise ValueError(f"its state.json says {numbers}")

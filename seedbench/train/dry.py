@@ -11,8 +11,8 @@ from seedbench.exam import Config, plan_one
 from seedbench.policy.fresh import fresh_policy, shipped
 from seedbench.policy.loading import pick_device, require_train
 from seedbench.train.args import Args
-from seedbench.train.hints import HindsightArgs, SkillGrpoArgs
-from seedbench.train.memory import adapter_parameters, estimate
+from seedbench.train.hints import HindsightArgs, SkillGrpoArgs, SspoArgs
+from seedbench.train.memory import TEACHER, adapter_parameters, estimate
 from seedbench.train.sft import SftArgs
 
 
@@ -51,6 +51,13 @@ def _hints(args: Args, steps: int) -> list[str]:
         told = f"the actor sees the skill {args.skill} at every step"
         again = f"once a kind of task and update, {_analysis(args, steps, args.analysis_tokens)}"
         return [f"{told}; {again}" if args.skill == "hindsight" else told]
+    if isinstance(args, SspoArgs):
+        who = "episode" if args.direct else "failed episode"
+        heard = {"none": "nothing", "both": "evidence and the wrong answer", "anchors": "evidence"}
+        return [
+            f"the teacher, a copy of the weights every {args.teacher_updates} updates, scores each row of a {who} once "
+            f"more, told {heard.get(args.privileged, 'the wrong answer')}; rows with an advantage of 0 it leaves out"
+        ]
     if not isinstance(args, HindsightArgs) or args.skills == "none":
         return []
     which = "failed episode" if args.failed_only else "episode"
@@ -83,6 +90,7 @@ def _memory(model: str, env: str, args: Args, device: str, parameters: float | N
     config = None if net is None or sft else net.config.get_text_config()
     found = estimate(args, size, trained, bf16, config)
     words = ", ".join(f"{name} {n / 2**30:.2f}" for name, n in found.items())
+    away = 0.0 if pick_device(device).type == "cpu" else found.get(TEACHER, 0.0)
     told = (
         "" if sft or config is not None else "; KV cache and activations depend on its config.json, which is not here"
     )
@@ -90,7 +98,7 @@ def _memory(model: str, env: str, args: Args, device: str, parameters: float | N
     return [
         f"{model}: {size / 1e6:.2f} M parameters, in {kind}, and {trained / 1e6:.2f} M trained",
         f"memory, estimated (seedbench/train/memory.py says how), in GiB: {words}{told}; in all "
-        f"{sum(found.values()) / 2**30:.2f}",
+        f"{(sum(found.values()) - away) / 2**30:.2f}" + (" on the GPU" if away else ""),
     ]
 
 

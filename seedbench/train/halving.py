@@ -21,7 +21,7 @@ def in_passes(
     while True:
         some: list[Row] = []
         try:
-            for some in passes(rows, budget):
+            for some in passes(rows, budget, policy.packed):
                 work(some)
             return budget
         except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Settings of the pages whose actor or whose re-scoring teacher sees a hint: Skill-GRPO, SEED and its relatives."""
+"""Settings of the pages whose actor or whose re-scoring teacher sees a hint: Skill-GRPO, SEED, its relatives, SSPO."""
 
 from __future__ import annotations
 
@@ -84,6 +84,59 @@ class SeedArgs(HindsightArgs):
     def teaches(self) -> bool:
         """As Args.teaches."""
         return self.lambda_opd > 0
+
+
+@dataclass(frozen=True)
+class SspoArgs(Args):
+    """Settings of one run of SSPO."""
+
+    page: ClassVar[str] = "sspo"
+
+    privileged: Literal["both", "anchors", "answer", "none"] = "both"
+    """What the teacher is told beyond the prompt: evidence anchors and the episode's own wrong answer (the paper), one
+    of them (its ablations), or nothing."""
+    anchors: str = ""
+    """File of anchors, as `seedbench anchors build` writes it; by default the environment's own evidence."""
+    teacher_updates: int = 50
+    """Updates between copies of the policy that become the teacher (paper: 50); 1: the batch's own weights."""
+    cap: float = 0.2
+    """A weight is at most 1 + cap (paper: epsilon 0.2, which is not --clip)."""
+    floor: float = 0.0
+    """A weight is at least this (paper: 0, no bound; RLSD's would be 0.8)."""
+    granularity: Literal["step", "token"] = "step"
+    """step: one weight for all tokens of a step, from their joint likelihoods (the paper). token: each its own (the
+    paper's ablation)."""
+    length_norm: Literal["none", "mean_token"] = "none"
+    """none: a step's log-likelihood ratio is a sum over its tokens (the paper names no other). mean_token: divided by
+    their number (ours)."""
+    direct: bool = False
+    """Distil instead (OPSD, the paper's ablation, as we read it): every token of every episode has its log-likelihood
+    ratio for an advantage, and the reward none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least(self.teacher_updates, 1, "teacher-updates")
+        if self.floor > 1:
+            raise SeedbenchError(f"--floor is {self.floor}: a weight's lower bound is 1 at most.")
+
+    @property
+    def teacher_sync(self) -> int:
+        """As Args.teacher_sync."""
+        return self.teacher_updates
+
+    def hears(self, advantage: float) -> bool:
+        """As Args.hears: a weight on an advantage of 0 is none."""
+        return self.direct or advantage != 0
+
+    @property
+    def unmeasured(self) -> dict[str, float]:
+        """As Args.unmeasured."""
+        return {} if self.direct else {"weight_mean": 1.0, "weight_capped": 0.0}
+
+    @property
+    def teaches(self) -> bool:
+        """As Args.teaches."""
+        return self.direct
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from seedbench.train.optimizer import Optimizer
 from seedbench.train.ranks import Ranks
 from seedbench.train.rows import Batch, Row, rows_of
 from seedbench.train.sampler import open_sampler, refresh
+from seedbench.train.teacher import Teacher
 from seedbench.train.track import open_tracker
 from seedbench.train.update import update
 
@@ -61,6 +62,7 @@ class Run:
     optimizer: Optimizer
     reference: HFPolicy | None  # None where there is no KL, or the adapter is switched off for it
     ranks: Ranks
+    teacher: Teacher  # the weights that score what hindsight tells: the batch's own, or a copy
     sampler: Checkpoint  # plays the episodes: the policy itself, or an engine that is sent its weights
     memory: dict[str, Any]
     update: int = 0
@@ -73,10 +75,12 @@ class Run:
 
 
 class Told(NamedTuple):
-    """What hindsight says of a batch: a hint a trajectory ("" for none), and figures for the log, over all ranks."""
+    """What hindsight says of a batch: a hint a trajectory (None, or "" unless `empty`, for one that is not scored
+    again), and figures for the log, over all ranks."""
 
-    hints: Sequence[str]
+    hints: Sequence[str | None]
     figures: Mapping[str, float] = MappingProxyType({})
+    empty: bool = False  # "" is scored as well: by a teacher that is told nothing
 
 
 Hindsight = Callable[[Run, Sequence[Trajectory]], Told]  # hints that only the re-scoring teacher sees (SEED, SSPO)
@@ -126,7 +130,7 @@ def _train(
             log.write(_one_update(run, advantages, objective, context, hindsight))
             if run.update % args.save_every == 0 and run.update < args.updates:
                 state = {"update": run.update, "cursor": run.cursor, "base": _base(run), "memory": run.memory}
-                checkpoint.save(out, run.policy, run.optimizer, state, main)
+                checkpoint.save(out, run.policy, run.optimizer, state, main, run.teacher)
         if main:
             plot(out / FILE)
         folder.finish(out, run.policy, main)
@@ -141,6 +145,7 @@ def _one_update(
     """Play, score, learn; returns the line for the log."""
     args = run.args
     started = time.perf_counter()
+    run.teacher.refresh(run.update)
     with run.whole():
         sent = refresh(run.sampler, run.policy, args, run.exam.first_prompt)
         synced = time.perf_counter()
@@ -155,9 +160,13 @@ def _one_update(
     told: dict[str, float] = {}
     if hindsight is not None:
         with run.whole():
-            told = scoring.teach(run, rows, hindsight(run, batch.trajectories))
+            hints = hindsight(run, batch.trajectories)
+        before = time.perf_counter()
+        with run.teacher.speaks(), run.whole():
+            told = scoring.teach(run, rows, hints)
+        told["rescore_seconds"] = time.perf_counter() - before  # with the time in which weights change places
     scored = time.perf_counter()
-    learned = update(run, rows, objective) | told
+    learned = {**args.unmeasured, **update(run, rows, objective), **told}
     run.update += 1
     return {
         "update": run.update, "processes": run.ranks.world, **rollouts.figures(run, batch, rows), **learned, **sent,
@@ -185,10 +194,11 @@ def _open(args: Args, out: Path, resume: bool, ranks: Ranks, memory: dict[str, A
         for some in filter(None, (policy, reference)):
             shard.shard(some.model)
     optimizer = Optimizer(policy.model, args.lr, args.weight_decay)
-    run = Run(args, exam, policy, optimizer, reference, ranks, open_sampler(args, policy, ranks), memory,
+    teacher = Teacher(optimizer.named, args.teacher_sync)
+    run = Run(args, exam, policy, optimizer, reference, ranks, teacher, open_sampler(args, policy, ranks), memory,
               budget=args.token_budget)  # fmt: skip
     if last is not None:
-        state = checkpoint.restore(last, policy, run.optimizer)
+        state = checkpoint.restore(last, policy, run.optimizer, teacher)
         if state["base"] != _base(run):
             raise SeedbenchError(f"{args.model} is not the model that {last} is an adapter of: put that one back.")
         run.update, run.cursor = state["update"], state["cursor"]
@@ -198,7 +208,7 @@ def _open(args: Args, out: Path, resume: bool, ranks: Ranks, memory: dict[str, A
 
 def _load(args: Args, source: str) -> HFPolicy:
     policy = load_policy(source, args.env, seed=args.seed, device=args.device, dtype=args.dtype, threads=args.threads)
-    policy.token_budget = args.token_budget
+    policy.token_budget, policy.packed = args.token_budget, args.layout == "packed"
     return policy
 
 

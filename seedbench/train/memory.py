@@ -4,6 +4,7 @@
     gradients         4 T   (bfloat16 adds 2 T for the last pass's own)
     masters           4 T   float32 copies, for bfloat16 weights that are trained
     AdamW             8 T   two moments
+    teacher           T w   where it is a copy of earlier weights (SSPO): in CPU memory, whatever the device
     reference model   P w   with KL; none with LoRA, whose reference is the same model
     KV cache          2 w layers kv_heads head_size (prompt + reply) episodes
     activations       w tokens layers (8 hidden + 2 q + 2 kv + 3 ffn); recomputed: w tokens layers hidden + one layer
@@ -19,6 +20,7 @@ from typing import Any
 
 from seedbench.train.args import Args
 
+TEACHER = "teacher (CPU memory)"
 GUESSED_PROMPT = 2048  # tokens, where no limit is set and the model's context is longer
 
 
@@ -30,6 +32,8 @@ def estimate(args: Args, parameters: int, trained: int, bf16: bool, config: Any 
     if bf16:
         found["masters"] = 4 * trained
     found["AdamW"] = 8 * trained
+    if args.teacher_sync > 1:
+        found[TEACHER] = trained * w
     if args.kl and not lora:
         found["reference model"] = parameters * w
     return found if config is None else found | _by_shape(args, w, config)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seedbench.core import Trajectory, View
+from seedbench.policy.packing import pack
 from seedbench.policy.prefill import by_budget
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Row:
     logp_old: Sequence[float] = ()
     logp_ref: Sequence[float] = ()
     logp_teacher: Sequence[float] = ()  # empty where hindsight has nothing to say
+    last: bool = False  # the episode's last step
 
 
 def earned(trajectory: Trajectory, reward: str, scale: float) -> float:
@@ -57,7 +59,7 @@ def rows_of(trajectories: Sequence[Trajectory], groups: Sequence[int], reward: s
             assert tokens is not None, "a policy's replies carry their tokens"
             rows.append(
                 Row(tokens.prompt_ids, tokens.completion_ids, tokens.logprobs, step.view, group, i, t,
-                    worth, trajectory.success, step.format_valid)
+                    worth, trajectory.success, step.format_valid, last=t == len(trajectory.steps) - 1)
             )  # fmt: skip
             rows[-1].logp_old = tokens.logprobs
     return rows
@@ -126,8 +128,31 @@ def deal(count: int, parts: int, rng: np.random.Generator) -> np.ndarray:
     return part
 
 
-def passes(rows: Sequence[Row], budget: int) -> Iterator[list[Row]]:
-    """Rows of alike length together, at most `budget` tokens a pass, padding counted."""
+def passes(rows: Sequence[Row], budget: int, packed: bool = False) -> Iterator[list[Row]]:
+    """Rows of alike length together, at most `budget` tokens a pass, padding counted; for the packed layout, whole
+    trajectories of alike length, as they are when packed."""
+    if packed:
+        yield from _trajectories(rows, budget)
+        return
     ranked = sorted(rows, key=lambda row: -len(row.prompt_ids) - len(row.completion_ids))
     for part in by_budget([len(row.prompt_ids) + len(row.completion_ids) for row in ranked], budget):
         yield ranked[part]
+
+
+def _trajectories(rows: Sequence[Row], budget: int) -> Iterator[list[Row]]:
+    own: dict[int, list[Row]] = {}
+    for row in rows:
+        own.setdefault(row.trajectory, []).append(row)
+    ranked = []
+    for some in own.values():
+        packs = pack([r.prompt_ids for r in some], [r.completion_ids for r in some])
+        ranked.append((max(len(p.ids) for p in packs), len(packs), some))
+    held: list[Row] = []
+    longest = count = 0
+    for length, packs_, some in sorted(ranked, key=lambda one: -one[0]):
+        if held and max(longest, length) * (count + packs_) > budget:
+            yield held
+            held, longest, count = [], 0, 0
+        held, longest, count = held + some, max(longest, length), count + packs_
+    if held:
+        yield held

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -40,28 +39,25 @@ def score(run: Run, rows: list[Row]) -> dict[str, float]:
 
 
 def teach(run: Run, rows: list[Row], told: Told) -> dict[str, float]:
-    """Score the same sampled tokens after the prompt with the trajectory's hint in its slot, with the batch's frozen
+    """Score the same sampled tokens after the prompt with the trajectory's hint in its slot, with the teacher's frozen
     weights. A row that does not fit with its hint, even without past steps, is left untaught and counted."""
-    started = time.perf_counter()
-    hints = [told.hints[row.trajectory] for row in rows]
+    given = [told.hints[row.trajectory] if run.args.hears(row.advantage) else None for row in rows]
+    hints = [hint if hint or told.empty else None for hint in given]
     for row, values in zip(rows, hinted(run.policy, run.exam.prompt, run.args, rows, hints), strict=True):
         row.logp_teacher = values
-    long = sum(bool(hint) and not row.logp_teacher for row, hint in zip(rows, hints, strict=True))
+    long = sum(hint is not None and not row.logp_teacher for row, hint in zip(rows, hints, strict=True))
     taught = [r for r in rows if r.logp_teacher]
     tokens = run.ranks.sum([sum(len(r.completion_ids) for r in some) for some in (taught, rows)] + [long])
-    return dict(told.figures) | {
-        "coverage": tokens[0] / max(tokens[1], 1.0), "rescore_too_long": tokens[2],
-        "rescore_seconds": time.perf_counter() - started,
-    }  # fmt: skip
+    return dict(told.figures) | {"coverage": tokens[0] / max(tokens[1], 1.0), "rescore_too_long": tokens[2]}
 
 
-def hinted(policy: HFPolicy, prompt: Prompt, args: Args, rows: Sequence[Row], hints: Sequence[str]) -> Scores:
+def hinted(policy: HFPolicy, prompt: Prompt, args: Args, rows: Sequence[Row], hints: Sequence[str | None]) -> Scores:
     """Each row's own tokens scored after its prompt with its hint in the slot, where the actor may have seen another or
-    none; cut as the actor's prompt is, but beside the tokens that are scored. () where the hint is "", or where the
+    none; cut as the actor's prompt is, but beside the tokens that are scored. () where the hint is None, or where the
     prompt is too long with it even without past steps."""
     prompts, taught = [], []
     for i, (row, hint) in enumerate(zip(rows, hints, strict=True)):
-        if hint:
+        if hint is not None:
             view = dataclasses.replace(row.view, hint=hint, messages=())
             try:
                 prompts.append(fit(policy, prompt, view, args.max_prompt_tokens, len(row.completion_ids))[0])

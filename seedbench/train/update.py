@@ -43,20 +43,24 @@ def update(run: Run, rows: list[Row], objective: Objective) -> dict[str, float]:
 
 
 def _mini_batches(run: Run, rows: list[Row]) -> Iterator[list[Row]]:
-    """This rank's rows of each optimizer step, epoch after epoch; dealt over the rows of all ranks."""
+    """This rank's rows of each optimizer step, epoch after epoch; dealt over the rows of all ranks, or when packed,
+    over their trajectories, which stay whole."""
     args = run.args
-    counts = run.ranks.gather([len(rows)])
-    first, everyone = sum(counts[: run.ranks.rank]), sum(counts)
-    places = run.ranks.gather([(row.group, row.trajectory, row.step) for row in rows])
-    order = np.empty(everyone, np.int64)  # of each row among all ranks', the same however groups are shared out
-    order[sorted(range(everyone), key=places.__getitem__)] = np.arange(everyone)
+    depth = 2 if args.layout == "packed" else 3
+
+    def unit(row: Row) -> tuple[int, ...]:
+        return (row.group, row.trajectory, row.step)[:depth]
+
+    # Numbered in order over all ranks' rows, so that the deal is the same however groups are shared out.
+    number = {place: k for k, place in enumerate(sorted(set(run.ranks.gather([unit(row) for row in rows]))))}
+    everyone = int(run.ranks.sum([len(rows)])[0])
     parts = max(1, round(everyone / args.mini_batch_rows)) if args.mini_batch_rows else args.mini_batches
     other = [args.deal_seed] if args.deal_seed else []
     for epoch in range(args.epochs):
         rng = np.random.default_rng(stream("deal", args.seed, *other, run.update, epoch))
-        part = deal(everyone, parts, rng)[order[first : first + len(rows)]]
+        part = deal(len(number), parts, rng)
         for k in range(parts):
-            yield [row for row, p in zip(rows, part, strict=True) if p == k]
+            yield [row for row in rows if part[number[unit(row)]] == k]
 
 
 class _Passes:
@@ -75,7 +79,7 @@ class _Passes:
             return
         # Sharded layers gather in step: no rank may make more passes than another, or begin them again with smaller
         # ones when its memory alone runs out.
-        work = list(passes(rows, run.args.token_budget))
+        work = list(passes(rows, run.args.token_budget, run.policy.packed))
         most = max(run.ranks.gather([len(work)]))  # asked before the passes, in which ranks gather otherwise
         for some in work:
             self._one(some)
