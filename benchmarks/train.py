@@ -246,7 +246,9 @@ def share(exam: Exam, options: argparse.Namespace) -> None:
     """Part (d): where two updates of `seedbench train grpo` spend their time, loading and saving left out."""
     from seedbench import rollout as rolling
     from seedbench.policy import decoding, hf
+    from seedbench.policy.checkpoint import Checkpoint
     from seedbench.train import loop
+    from seedbench.train import update as updating
 
     clock, env = Clock(), type(exam.make())
     left_out, inner = "(left out)", "sampling, cache"
@@ -255,10 +257,10 @@ def share(exam: Exam, options: argparse.Namespace) -> None:
         (loop, "train", "the rest"), (loop, "_open", left_out), (loop, "plot", left_out),
         (hf.HFPolicy, "save", left_out), (decoding.Net, "logits", "forward"), (hf, "decode", inner),
         (hf.HFPolicy, "score", "loss"),
-        (grpo, "policy_loss", "loss"), (torch.Tensor, "backward", "backward"), (loop, "_step", "optimizer"),
+        (grpo, "policy_loss", "loss"), (torch.Tensor, "backward", "backward"), (updating, "_step", "optimizer"),
         (env, "reset", "environment"), (env, "step", "environment"), (env, "parse", "environment"),
-        (rolling._Running, "_see", "rendering, hashing"), (hf.HFPolicy, "encode", "tokenising"),
-        (hf.HFPolicy, "decode", "tokenising"),
+        (rolling._Running, "_see", "rendering, hashing"), (Checkpoint, "encode", "tokenising"),
+        (Checkpoint, "decode", "tokenising"),
     ]:  # fmt: skip
         clock.watch(owner, name, label)
     try:
