@@ -25,6 +25,8 @@ out = Path(sys.argv[1])
 file = next((out / "gguf").rglob("*.gguf"))
 tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
 model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.bfloat16)
+model.hf_quantizer = None  # the weights are plain by now, but it would refuse to write them
+model.config.__dict__.pop("quantization_config", None)
 model.save_pretrained(out / "model")
 tokenizer.save_pretrained(out / "model")
 print(f"{model.num_parameters() / 1e6:.1f} M parameters, chat template: {bool(tokenizer.chat_template)}")

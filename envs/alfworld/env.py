@@ -16,7 +16,6 @@ from seedbench.envs.alfworld import facts
 from seedbench.envs.alfworld.backend import Backend, Entry, make_backend, suited
 from seedbench.envs.alfworld.data import ENV_ID, Dataset, open_dataset
 from seedbench.envs.alfworld.lessons import learn
-from seedbench.envs.alfworld.search import read_goal
 from seedbench.prompts import Prompt, parse_tagged, sha256_json
 
 ENGINE_VERSION = 1  # raise it when any output of the engine changes
@@ -158,7 +157,7 @@ class ALFWorldEnv(TextEnv):
         return self.dataset.pinned(split)
 
     def lesson(self, trajectory: Trajectory) -> Lesson | None:
-        return learn(trajectory, read_goal(self.dataset.source(trajectory.task.id).problem))
+        return learn(trajectory, self.dataset.source(trajectory.task.id).problem)
 
     def anchors(self, task: Task) -> tuple[Anchor, ...]:
         return facts.anchors(self.dataset.source(task.id).problem)
