@@ -23,6 +23,7 @@ class Dataset(Questions):
     """Questions, and the passages among which they can be answered if those come with them."""
 
     small = False  # pages of a few sentences: less of each is shown, and 16 steps are enough
+    withheld = False  # its questions must not be written in the clear
     corpus: Questions | None = None  # whose passages are searched where none are named
 
     def anchors(self, question: Question) -> tuple[Anchor, ...]:
@@ -45,11 +46,13 @@ def open_dataset(data: str | Path) -> Dataset:
 
 @lru_cache(maxsize=4)
 def _open(data: str) -> Dataset:
-    from seedbench.envs.deepsearch import mini  # which builds on the nouns above
+    from seedbench.envs.deepsearch import mini, published  # which build on the nouns above
 
     if data == "mini":
         return mini.open_mini()
     path = Path(data)
     if (path / mini.LISTING).is_file():
         return mini.open_generated(path)
-    raise SeedbenchError(f'{data} holds no questions of deep search; give "mini", or a folder that `data import` made.')
+    if not path.exists():
+        raise SeedbenchError(f'{data} is not there; give "mini", or a folder (or file) of questions.')
+    return published.Published(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -16,6 +16,7 @@ from seedbench.core import (
     Anchor,
     EpisodeOver,
     Info,
+    InfrastructureError,
     Lesson,
     Mode,
     Parsed,
@@ -29,11 +30,13 @@ from seedbench.core import (
     Trajectory,
 )
 from seedbench.envs.deepsearch import oracle, shown, tags
+from seedbench.envs.deepsearch.browser import Browser
 from seedbench.envs.deepsearch.data import Dataset, open_dataset
+from seedbench.envs.deepsearch.judge import open_judge, prompt_digest
 from seedbench.envs.deepsearch.lessons import learn
-from seedbench.envs.deepsearch.pages import snippet, windows
+from seedbench.envs.deepsearch.live import PREFIX, Recorded, open_live
+from seedbench.envs.deepsearch.pages import windows
 from seedbench.envs.deepsearch.prompts import PROMPTS, LongPrompt
-from seedbench.envs.deepsearch.rehearse import next_window
 from seedbench.envs.deepsearch.tags import FORMATS, Move
 from seedbench.envs.searchqa import scoring
 from seedbench.envs.searchqa.data import Question
@@ -43,8 +46,8 @@ from seedbench.prompts import sha256_json
 VERSION = 1  # raise it when any output changes
 LONGEST_QUERY = 10_000  # characters of a query or a goal that are read
 LONGEST_ACTION = 100_000  # characters of an action that are read, here as over HTTP, where no more are sent
-LONGEST_TITLE = 200
 MOST_HITS = 100
+_live = lru_cache(maxsize=8)(open_live)
 SAMPLING = Sampling(temperature=0.6, top_p=0.95)
 NEEDS_INDEX = (
     "These questions come without pages: name an index that holds them with --retriever (a folder of `seedbench index "
@@ -69,17 +72,19 @@ class DeepSearchInfo(Info):
 
 
 class DeepSearchEnv(TextEnv):
-    """One question an episode, which ends with an answer; won, score and reward are its exact match.
+    """One question an episode, which ends with an answer; won, score and reward are its exact match, or what a `judge`
+    (MODEL@URL of an OpenAI-compatible endpoint) says of an answer that is none.
 
     `data` is "mini" or a folder of questions; `split` is what `reset` without options draws from; `retriever` is bm25,
-    lucene, dense or hybrid over the passages that come with the questions, the folder of an index, or the URL of a
-    search server. A search lists `top_k` documents with the number by which a visit names them for the whole episode;
-    a visit shows `window` characters of one. `prompt` says how actions are written: tags, or tools (native calls). Of
-    past observations a prompt holds `room` characters, the newest. In the last turn nothing is searched or visited.
+    lucene, dense or hybrid over the passages that come with the questions, the folder of an index, the URL of a search
+    server, or live search (live.py). A search lists `top_k` documents with `snippet` characters of each, and the number
+    by which a visit names one for the whole episode; a visit shows `window` characters. `prompt` says how actions are
+    written: tags, or tools (native calls). Of past observations a prompt holds `room` characters, the newest. In the
+    last turn nothing is searched or visited.
     """
 
     TYPED: ClassVar[str] = "Type `search WORDS`, `visit NUMBER` or `answer WORDS`."
-    SETTINGS: ClassVar[tuple[str, ...]] = ("prompt", "top_k", "window", "snippet", "room")
+    SETTINGS: ClassVar[tuple[str, ...]] = ("prompt", "top_k", "window", "snippet", "room", "judge", "judge_prompt")
     MEASURES: ClassVar[tuple[str, ...]] = ("f1", "searches", "visits", "evidence", "precision")
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "seedbench": Preset(sampling=SAMPLING),
@@ -102,9 +107,11 @@ class DeepSearchEnv(TextEnv):
         snippet: int | None = None,
         room: int | None = None,
         prompt: str = "tags",
+        judge: str | None = None,
     ):
         self.data, self.split = str(data), split
         self.dataset: Dataset = open_dataset(self.data)
+        self.withheld = self.dataset.withheld
         usual = shown.SMALL if self.dataset.small else shown.LARGE
         given = {"max_steps": max_steps, "top_k": top_k, "window": window, "snippet": snippet, "room": room}
         size = usual._replace(**{name: value for name, value in given.items() if value is not None})
@@ -117,18 +124,15 @@ class DeepSearchEnv(TextEnv):
             raise SeedbenchError(f"There is no prompt {prompt!r}; choose one of {', '.join(PROMPTS)}.")
         self.max_steps, self.top_k, self.snippet, self.window, self.room = size
         self.prompt = prompt
+        self._judge = None if judge is None else open_judge(judge)
+        self.judge, self.judge_prompt = (self._judge.model, prompt_digest()) if self._judge else ("", "")
         self._retriever_name = None if retriever is None else str(retriever)
         self.remote = (self._retriever_name or "").startswith(("http://", "https://"))
         self._question: Question | None = None
         self._task, self._goal = "", ""
-        self._listed: tuple[Passage, ...] = ()  # every document listed, in the order of its number from 1 on
-        self._read: frozenset[tuple[str, int]] = frozenset()  # (document, window) of every visit
-        self._searched: tuple[str, ...] = ()
-        self._lucky = 0  # searches that listed a gold document
-        self._visits = 0
-        self._last: tuple[str, ...] = ()  # ids that the last step listed or opened
-        self._results: tuple[int, ...] = ()  # numbers of what the last search listed
+        self._browser = Browser()
         self._answer: str | None = None
+        self._right = False
         self._steps, self._over = 0, True
 
     @property
@@ -139,6 +143,8 @@ class DeepSearchEnv(TextEnv):
     @cached_property
     def retriever(self) -> Retriever:
         """Opened when it is first needed, so that questions can be listed without an index."""
+        if (self._retriever_name or "").startswith(PREFIX):
+            return _live(str(self._retriever_name))
         kinds = self._retriever_name in (None, "bm25", "lucene", "dense", "hybrid")
         if kinds and self.dataset.corpus is None:
             raise SeedbenchError(NEEDS_INDEX)
@@ -158,20 +164,22 @@ class DeepSearchEnv(TextEnv):
         self._question = self.dataset.question(self._task)
         _ = self.retriever  # a missing index is found before the first turn
         self._goal = tags.escape(self._question.question)
-        self._listed, self._read, self._searched = (), frozenset(), ()
-        self._lucky, self._visits, self._last, self._results, self._answer = 0, 0, (), (), None
+        self._browser = Browser()
+        self._answer, self._right = None, False
         self._steps, self._over = 0, False
-        return f"{self._goal}\nNothing was searched for yet.", self._info("")
+        opening = "" if self.withheld else f"{self._goal}\n"  # an observation is recorded, the task line is not
+        return f"{opening}Nothing was searched for yet.", self._info("")
 
     def step(self, action: str) -> tuple[str, float, bool, bool, DeepSearchInfo]:  # type: ignore[override]
         if self._over:
             raise EpisodeOver("the episode has ended or never began: call reset() before step()")
         move, last = FORMATS[self.prompt].read(action[:LONGEST_ACTION]), self._steps + 1 >= self.max_steps
-        if move.kind == "visit" and not 1 <= move.number <= len(self._listed):
+        if move.kind == "visit" and not 1 <= move.number <= len(self._browser.listed):
             move = Move("nothing", reason=f"no result has the number {move.number}")
-        self._last = ()
+        self._browser = dataclasses.replace(self._browser, last=())
         if move.kind == "answer":
             said, self._answer = "The answer was given.", move.content
+            self._right = self._is_right(move.content)
         elif last:
             said = "There are no turns left."
         elif move.kind == "search":
@@ -186,36 +194,35 @@ class DeepSearchEnv(TextEnv):
         info = self._info(move.reason)
         return said, info["score"], answered, last and not answered, info
 
-    def _search(self, query: str) -> str:
-        """The results as `[number] Title: beginning`, one a line."""
-        hits = find(self.retriever, query, self.top_k)
-        self._searched = (*self._searched, query)
-        self._last = tuple(hit.id for hit in hits)
-        self._lucky += bool(self._gold().intersection(self._last))
-        known = {page.id: number for number, page in enumerate(self._listed, 1)}
-        fresh = {hit.id: hit for hit in hits if hit.id not in known}
-        self._listed = (*self._listed, *fresh.values())
-        known = {page.id: number for number, page in enumerate(self._listed, 1)}
-        self._results = tuple(known[hit.id] for hit in hits)
-        return "\n".join(self._line(number) for number in self._results) or "No results found."
+    def _is_right(self, answer: str) -> bool:
+        """Exact match, or else the judge's verdict where there is one."""
+        question = self._asked()
+        if scoring.exact_match(answer, question.golds):
+            return True
+        return self._judge is not None and self._judge.verdict(question.question, question.golds, answer)
 
-    def _line(self, number: int) -> str:
-        page = self._listed[number - 1]
-        title, text = snippet(tags.escape(page.title), LONGEST_TITLE), tags.escape(page.text)
-        if title and text.startswith(title):  # encyclopedias begin with what the title says already
-            text = text[len(title) :].lstrip(" ,")
-        return f"[{number}] {title}: {snippet(text, self.snippet)}"
+    def _search(self, query: str) -> str:
+        hits = find(self.retriever, query, self.top_k)
+        self._browser, said = self._browser.search(query, hits, self._gold(), self.snippet)
+        return said
 
     def _visit(self, number: int, goal: str) -> str:
-        """`[number] Title (part i of n)` and that part."""
-        page = self._listed[number - 1]
-        parts = windows(tags.escape(page.text), self.window)
-        at = next_window(parts, {n for name, n in self._read if name == page.id}, goal)
-        self._read |= {(page.id, at)}
-        self._visits += 1
-        self._last = (page.id,)
-        part = f" (part {at + 1} of {len(parts)})" if len(parts) > 1 else ""
-        return f"[{number}] {snippet(tags.escape(page.title), LONGEST_TITLE)}{part}\n{parts[at]}"
+        text = self._whole(self._browser.listed[number - 1])
+        self._browser, said = self._browser.visit(number, text, goal, self.window)
+        return said
+
+    def _whole(self, page: Passage) -> str:
+        """The text of a page: what its search found, or, where that is live, what it is asked for now."""
+        if not isinstance(self.retriever, Recorded):
+            return page.text
+        try:
+            return self.retriever.page(page.id)
+        except InfrastructureError:
+            raise
+        except Exception as error:  # the user's own code
+            raise InfrastructureError(
+                f"live search failed ({type(error).__name__}: {error}): mend it, then go on with --resume."
+            ) from error
 
     def _gold(self) -> frozenset[str]:
         return frozenset(hop.passage for hop in self._asked().evidence)
@@ -223,28 +230,29 @@ class DeepSearchEnv(TextEnv):
     def _info(self, reason: str) -> DeepSearchInfo:
         question, answer, write = self._asked(), self._answer, FORMATS[self.prompt].write
         em = float(answer is not None and scoring.exact_match(answer, question.golds))
-        gold, searches = self._gold(), len(self._searched)
+        gold, seen = self._gold(), self._browser
+        searches = len(seen.searched)
         return {
             "goal": self._goal,
             "kind": question.kind,
             "admissible": [
                 write(Move("search", self._goal)),
-                *(write(Move("visit", number=number)) for number in self._results),
+                *(write(Move("visit", number=number)) for number in seen.results),
             ],
             "is_action_valid": not reason,
             "invalid_reason": reason,
-            "won": bool(em),
-            "score": em,
+            "won": self._right,
+            "score": float(self._right),
             "steps": self._steps,
             "task": self._task,
             "em": em,
             "f1": 0.0 if answer is None else scoring.f1(answer, question.golds),
             "sub_em": float(answer is not None and scoring.substring_match(answer, question.golds)),
-            "retrieved": list(self._last),
+            "retrieved": list(seen.last),
             "searches": searches,
-            "visits": self._visits,
-            "evidence": len(gold.intersection(page.id for page in self._listed)) / len(gold) if gold else 0.0,
-            "precision": self._lucky / searches if searches else 0.0,
+            "visits": seen.visits,
+            "evidence": len(gold.intersection(seen.numbers())) / len(gold) if gold else 0.0,
+            "precision": seen.lucky / searches if searches else 0.0,
         }
 
     def _asked(self) -> Question:
@@ -254,11 +262,9 @@ class DeepSearchEnv(TextEnv):
 
     def expert(self) -> str | None:
         """Walks the evidence, then answers; at once where none is known, and in the last turn in any case."""
-        question = self._asked()
-        listed = {page.id: number for number, page in enumerate(self._listed, 1)}
-        gold = self._gold()
-        pages = {page.id: windows(tags.escape(page.text), self.window) for page in self._listed if page.id in gold}
-        move = oracle.next_move(question, listed, self._read, self._searched, pages)
+        question, seen, gold = self._asked(), self._browser, self._gold()
+        pages = {page.id: windows(tags.escape(page.text), self.window) for page in seen.listed if page.id in gold}
+        move = oracle.next_move(question, seen.numbers(), seen.read, seen.searched, pages)
         last = self._steps + 1 >= self.max_steps
         if not question.evidence or (last and move is not None):
             move = Move("answer", question.golds[0])
@@ -267,9 +273,10 @@ class DeepSearchEnv(TextEnv):
     def sample(self, rng: np.random.Generator) -> str:
         """A search for some words of the question, a visit of something listed last, or its title as the answer."""
         write, draw = FORMATS[self.prompt].write, rng.random()
-        if self._results and draw < 0.6:
-            number = self._results[int(rng.integers(len(self._results)))]
-            title = tags.escape(self._listed[number - 1].title)
+        results = self._browser.results
+        if results and draw < 0.6:
+            number = results[int(rng.integers(len(results)))]
+            title = tags.escape(self._browser.listed[number - 1].title)
             return write(Move("visit", number=number) if draw >= 0.2 or not title else Move("answer", title))
         words = self._goal.split()
         chosen = rng.permutation(len(words))[: int(rng.integers(1, 5))]
@@ -304,8 +311,8 @@ class DeepSearchEnv(TextEnv):
             other.step(step.action)
             if other._over:
                 break
-        listed, read = {page.id for page in other._listed}, {page for page, _ in other._read}
-        return learn(trajectory, self.dataset.question(trajectory.task.id), moves, listed, read)
+        read = {page for page, _ in other._browser.read}
+        return learn(trajectory, self.dataset.question(trajectory.task.id), moves, other._browser.numbers(), read)
 
     def secrets(self, task: Task) -> tuple[str, ...]:
         """The answers, and the titles of gold pages that the question does not name."""
