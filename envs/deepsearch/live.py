@@ -72,8 +72,11 @@ class Recorded:
         return FileLock(self.folder / ".lock") if self.web is not None else nullcontext()
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        found = [self._once(["search", query, k], lambda web, q=query: _hits(web.search(q, k), k)) for query in queries]
-        return [[Passage(url, title, text, 0.0) for url, title, text in hits] for hits in found]
+        return [[Passage(*hit, 0.0) for hit in self._found(query, k)] for query in queries]
+
+    def _found(self, query: str, k: int) -> list[list[str]]:
+        hits: list[list[str]] = self._once(["search", query, k], lambda web: _hits(web.search(query, k), k))
+        return hits
 
     def page(self, url: str) -> str:
         """The text of a page."""
