@@ -137,6 +137,8 @@ class Run:
         how |= {k: here[k] for k in ("max_steps", "history")}
         if "top_k" in here.get("settings", {}):
             how |= {"top_k": here["settings"]["top_k"], "retriever": self._search_engine()}
+        if here.get("settings", {}).get("judge"):
+            how |= {"judge": here["settings"]["judge"]}  # the model; its verdicts come from a file or endpoint at hand
         splits = ",".join(r.split for r in rows)
         data = self._folder_of_data(env_id, rows[0].data)
         try:

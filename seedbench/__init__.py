@@ -21,3 +21,4 @@ if (_root / "pyproject.toml").is_file() and (_root / "envs").is_dir():
 register(id="seedbench/ALFWorld-v0", entry_point="seedbench.envs.alfworld.env:ALFWorldEnv", order_enforce=False)
 register(id="seedbench/WebShop-v0", entry_point="seedbench.envs.webshop.env:WebShopEnv", order_enforce=False)
 register(id="seedbench/SearchQA-v0", entry_point="seedbench.envs.searchqa.env:SearchQAEnv", order_enforce=False)
+register(id="seedbench/DeepSearch-v0", entry_point="seedbench.envs.deepsearch.env:DeepSearchEnv", order_enforce=False)

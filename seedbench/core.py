@@ -234,6 +234,7 @@ class TextEnv(gym.Env[str, str], ABC):
     max_steps: int
     data: str
     split: str  # what `reset` without options draws from
+    withheld: bool = False  # its tasks must not be written in the clear: run.json then holds no prompt of them
     playing: tuple[Task, int] | None = None  # task and trial under way, set by play(): for agents with needs_env
 
     observation_space = AnyText()

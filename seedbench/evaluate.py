@@ -53,7 +53,7 @@ def evaluate(config: Config, out: Path | None = None, console: Console | None = 
             "config": dataclasses.asdict(config),
             "agent": _describe(agent),
             "protocol": protocol(config, exams),
-            "prompts": {exam.env_id: exam.first_prompt() for exam in exams},
+            "prompts": {exam.env_id: exam.written_prompt() for exam in exams},
             "software": software(),
             "sessions": [],
         }

@@ -43,6 +43,7 @@ class Config:
     backend: str | None = None
     retriever: str | None = None
     top_k: int | None = None
+    judge: str | None = None
     max_steps: int | None = None
     history: int | None = None
     temperature: float | None = None
@@ -59,8 +60,8 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.server is not None:
-            for name, default in (("data", "mini"), ("backend", None), ("retriever", None), ("top_k", None)):
-                if getattr(self, name) != default:
+            for name in ("data", "backend", "retriever", "top_k", "judge"):
+                if getattr(self, name) not in (None, "mini"):
                     name = name.replace("_", "-")
                     raise SeedbenchError(f"--{name} is the server's own choice: leave it out, or leave out --server.")
             if self.agent == "expert":
@@ -99,13 +100,17 @@ class Exam:
     skill: str  # as Config has it
 
     def first_prompt(self) -> list[Message]:
-        """The messages of the first task's first turn, for people to read: records hold prompts as digests only."""
+        """The messages of the first task's first turn."""
         task = next(tasks[0] for tasks in self.tasks.values() if tasks)
         env = self.make()
         observation, info = env.reset(seed=0, options={"task": task.id})
         messages = self.prompt.render(View(info["goal"], observation, tuple(info["admissible"]), (), self.hint(task)))
         env.close()
         return messages
+
+    def written_prompt(self) -> list[Message]:
+        """The first prompt for people to read, as records hold prompts as digests only; none where it is withheld."""
+        return [] if self.make().withheld else self.first_prompt()
 
     def hint(self, task: Task) -> str:
         """The lesson that the agent sees at every turn of a task; "" for none."""
@@ -175,7 +180,7 @@ def _exam(env_id: str, config: Config) -> Exam:
         kwargs |= preset.options
     if (steps := config.max_steps or preset.max_steps) is not None:
         kwargs["max_steps"] = steps
-    given = {name: getattr(config, name) for name in ("backend", "retriever", "top_k")}
+    given = {name: getattr(config, name) for name in ("backend", "retriever", "top_k", "judge")}
     kwargs |= {name: value for name, value in given.items() if value is not None}
     probe = make(**kwargs)
     history = preset.history if config.history is None else config.history

@@ -15,7 +15,7 @@ from seedbench.envs.searchqa.scoring import normalise
 from seedbench.exam import Config, plan
 from seedbench.rollout import Episode, play
 
-ENVS = ("alfworld", "webshop", "searchqa")
+ENVS = ("alfworld", "webshop", "searchqa", "deepsearch")
 EACH = 24
 
 

@@ -8,7 +8,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from seedbench.core import SeedbenchError, stream
 from seedbench.envs.searchqa import paths
@@ -21,6 +21,7 @@ from seedbench.envs.searchqa.world import World
 KINDS_OF = {"train": paths.SEEN_KINDS, "dev": paths.SEEN_KINDS, "seen": paths.SEEN_KINDS, "unseen": paths.UNSEEN_KINDS}
 ANSWERS = 150  # an answer is right for at most one question in so many of a kind
 WORKS = ("film", "novel", "opera", "painting")
+T = TypeVar("T")
 
 
 class Asked(NamedTuple):
@@ -64,7 +65,7 @@ def _of_kind(source: Source, seed: int, split: str, kind: str, size: int, texts:
     answers: Counter[str] = Counter()
     ends: Counter[tuple[str, str]] = Counter()
     out: list[Asked] = []
-    for form in _in_turn(_groups(source, kind, split, rng)):
+    for form in in_turn(_groups(source, kind, split, rng)):
         if len(out) == size:
             break
         asked = _ask(source, kind, form, rng)
@@ -82,8 +83,8 @@ def _of_kind(source: Source, seed: int, split: str, kind: str, size: int, texts:
     return out
 
 
-def _in_turn(groups: Sequence[Iterator[Form]]) -> Iterator[Form]:
-    """One form of each group in turn, until all are used up."""
+def in_turn(groups: Sequence[Iterator[T]]) -> Iterator[T]:
+    """One of each group in turn, until all are used up."""
     left = list(groups)
     while left:
         for group in tuple(left):
@@ -98,10 +99,10 @@ def _groups(source: Source, kind: str, split: str, rng: random.Random) -> list[I
     """The forms of a kind in the order in which they are tried; a group that is named twice comes twice as often."""
 
     def chains(some: Sequence[tuple[str, ...]]) -> Iterator[Form]:
-        return _in_turn([_chains(source, split, path, rng, kind == "popqa") for path in some])
+        return in_turn([_chains(source, split, path, rng, kind == "popqa") for path in some])
 
     def shapes(plain: Sequence[paths.Shape], bridged: Sequence[paths.Shape]) -> Iterator[Form]:
-        pools = [_in_turn([_compares(source, split, s, rng) for s in some]) for some in (plain, bridged)]
+        pools = [in_turn([_compares(source, split, s, rng) for s in some]) for some in (plain, bridged)]
         while (form := next(pools[rng.random() < source.level.bridged], None)) is not None:
             yield form
 
@@ -110,7 +111,7 @@ def _groups(source: Source, kind: str, split: str, rng: random.Random) -> list[I
     if kind == "popqa":
         return [chains([(relation,) for relation in paths.POPQA])]
     if kind == "triviaqa":
-        return [_in_turn([_described(source, split, facts, rng) for facts in DESCRIBED])]
+        return [in_turn([_described(source, split, facts, rng) for facts in DESCRIBED])]
     if kind == "hotpotqa":
         bridges = chains(paths.HOTPOT_BRIDGES)
         return [bridges, bridges, bridges, shapes(paths.HOTPOT_COMPARISONS, paths.HOTPOT_BRIDGED)]
@@ -205,7 +206,7 @@ def _called(entity: Entity, noun: bool) -> str:
     return f"the {entity.name}" if entity.kind in WITH_ARTICLE else entity.name
 
 
-def _follow(start: str, path: Sequence[str], reworded: Callable[[], bool], rng: random.Random) -> str:
+def follow(start: str, path: Sequence[str], reworded: Callable[[], bool], rng: random.Random) -> str:
     """A question that follows a path from what `start` says."""
     said = start
     for step in path[:-1]:
@@ -229,11 +230,11 @@ def _worded(source: Source, form: Form, rng: random.Random, share: float) -> str
         return (other if reworded() else plain).format(*values)
     if isinstance(form, Compare):
         a, b = (_called(entities[name], False) for name in (form.one, form.other))
-        return _follow(CHOSEN[form.prefix, form.key, form.later].format(a=a, b=b), form.tail, reworded, rng)
+        return follow(CHOSEN[form.prefix, form.key, form.later].format(a=a, b=b), form.tail, reworded, rng)
     if form.path in INFERRED:
         return rng.choice(INFERRED[form.path]).format(x=form.anchor)
     start = _called(entities[form.anchor], rng.random() < 0.7 or share == 1)
-    return _follow(start, form.path, reworded, rng)
+    return follow(start, form.path, reworded, rng)
 
 
 def _plain(source: Source, form: Form, rng: random.Random) -> str:

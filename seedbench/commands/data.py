@@ -28,12 +28,13 @@ class DataList:
 class DataImport:
     """Verify published files against the committed manifest and copy what an environment needs into one folder."""
 
-    env: Positional[Literal["alfworld", "webshop", "searchqa"]]
+    env: Positional[Literal["alfworld", "webshop", "searchqa", "deepsearch"]]
     """Which environment the files belong to."""
     source: Positional[Path]
     """ALFWorld: the folder that holds json_2.1.1, or the published zip archive. WebShop: the folder with the original's
     items_shuffle, items_ins_v2 and items_human_ins files, .json or .json.xz. search-QA: a file or a folder of questions
-    as FlashRAG, Search-R1, DeepResearcher, nq_open or HotpotQA publish them, JSONL, JSON or parquet."""
+    as FlashRAG, Search-R1, DeepResearcher, nq_open or HotpotQA publish them, JSONL, JSON or parquet. Deep search: those
+    of BrowseComp, BrowseComp-Plus, GAIA, FRAMES, or pairs of question and answer, CSV and TSV too."""
     dest: Positional[Path]
     """Folder to fill; pass it to --data afterwards. An interrupted import goes on where it stopped."""
 
@@ -48,7 +49,7 @@ class DataCheck:
     Exit 1 if a file is damaged, differs or is missing from a split that is there. A folder may lack whole splits.
     """
 
-    env: Positional[Literal["alfworld", "webshop", "searchqa"]]
+    env: Positional[Literal["alfworld", "webshop", "searchqa", "deepsearch"]]
     """Which environment the files belong to."""
     data: Positional[str] = "mini"
     """mini, or the folder of published or generated files."""
@@ -61,7 +62,7 @@ class DataCheck:
 class DataGenerate:
     """Make tasks of your own, by the generator that made `mini`; results on them are marked unpinned."""
 
-    env: Positional[Literal["alfworld", "webshop", "searchqa"]]
+    env: Positional[Literal["alfworld", "webshop", "searchqa", "deepsearch"]]
     """Which environment to generate for."""
     dest: Positional[Path]
     """New folder; pass it to --data afterwards."""
@@ -70,7 +71,7 @@ class DataGenerate:
     level: int = 2
     """Difficulty, 1 to 4; mini is 2. ALFWorld: more furniture, objects and distractors, and longer episodes.
     WebShop: more near misses, options and attributes asked for, more words said otherwise than the shop does.
-    search-QA: more hops, more passages that nearly fit."""
+    search-QA and deep search: more passages that nearly fit, more words said otherwise; search-QA: more hops."""
     train: OptInt = None
     """Tasks of the train split. Without any of the four, as many as mini has; with some, only those splits."""
     dev: OptInt = None

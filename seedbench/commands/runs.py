@@ -61,24 +61,28 @@ class Eval:
     """tolerant forgives case, spacing, articles, final punctuation and missing closing tags; recorded."""
     preset: str = "seedbench"
     """A protocol by name: sets step limit, history and sampling at once. ALFWorld and WebShop: seedbench, seed,
-    verl-agent; search-QA, where it sets parser and reward too: seedbench, search-r1, search-r1-format, verl-agent."""
+    verl-agent; search-QA, where it sets parser and reward too: seedbench, search-r1, search-r1-format, verl-agent;
+    deep search: seedbench, tools, sspo, sspo-tools."""
     backend: Literal["fast", "textworld", "alfworld"] | None = None
     """ALFWorld's engine; by default fast."""
     retriever: OptStr = None
-    """search-QA's search engine: bm25 (the default), lucene, dense or hybrid over the passages that come with the
-    questions, the folder of an index, or the URL of a `seedbench serve search`."""
+    """The search engine of search-QA and deep search: bm25 (the default), lucene, dense or hybrid over the passages
+    that come with the questions, the folder of an index, or the URL of a `seedbench serve search`; deep search also
+    takes live:module:factory@FOLDER."""
     top_k: OptInt = None
-    """Passages that a search of search-QA shows. Default 3."""
+    """Passages that a search shows. Default: 3 of search-QA, 4 (mini) or 10 of deep search."""
+    judge: OptStr = None
+    """Deep search: MODEL@URL of an OpenAI-compatible endpoint that judges answers which are no exact match."""
     max_steps: OptInt = None
     """Step limit of an episode. Default: the environment's (ALFWorld: 14 on mini, 50 on published games; WebShop
-    15; search-QA 8)."""
+    15; search-QA 8; deep search 16 on mini, else 50)."""
     history: OptInt = None
     """How many past steps the prompt shows, -1 for all. Default: the environment's (ALFWorld: 5, WebShop: 2,
-    search-QA: all)."""
+    search-QA and deep search: all)."""
     temperature: OptFloat = None
-    """Sampling temperature, 0 for greedy. Default 0.4."""
+    """Sampling temperature, 0 for greedy. Default 0.4, of deep search 0.6."""
     top_p: OptFloat = None
-    """Nucleus sampling. Default 1."""
+    """Nucleus sampling. Default 1, of deep search 0.95."""
     max_new_tokens: OptInt = None
     """Longest reply, in tokens. Default 512."""
     batch: int = 64
