@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from seedbench.envs.deepsearch.pages import best_window, snippet, windows
 from seedbench.envs.deepsearch.prompts import LEFT_OUT, TAGS
 from seedbench.envs.deepsearch.tags import Move, escape, parse_calls, parse_tags, read_calls, read_tags, write_calls
 from seedbench.exam import make_env
+from seedbench.remote import RemoteEnv
+from seedbench.serve.app import create_app
 from tests.fake_endpoint import FakeEndpoint
+from tests.servers import threaded
 
 ENV = "seedbench/DeepSearch-v0"
 TASK = "deepsearch-mini/3-hop/3d627808"  # There is a building which was designed by Zulon Vadar and ... Jarapo
@@ -268,3 +272,14 @@ def test_a_run_verifies_and_plays_again_to_the_byte(tmp_path: Path) -> None:
     main(["eval", "--agent", f"replay:{run}", "--out", str(tmp_path / "again"), "--quiet"])
     name = "trajectories.jsonl.gz"
     assert (run / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+
+
+def test_over_http_prompt_and_parser_follow_the_servers_settings(tmp_path: Path) -> None:
+    here, there, name = tmp_path / "here", tmp_path / "there", "trajectories.jsonl.gz"
+    with threaded(create_app(ENV, partial(make_env, ENV, prompt="tools"))) as url:
+        env, local = RemoteEnv(ENV, url), make_env(ENV, prompt="tools")
+        assert env.PROMPT == local.PROMPT and env.digest() == local.digest() and not env.withheld
+        what = ["--agent", "random", "--env", "deepsearch", "--limit", "3", "--preset", "tools"]
+        main(["eval", *what, "--out", str(here), "--quiet"])
+        main(["eval", "--agent", f"replay:{here}", "--server", url, "--out", str(there), "--quiet"])
+    assert (here / name).read_bytes() == (there / name).read_bytes()

@@ -84,13 +84,15 @@ class DeepSearchEnv(TextEnv):
     """
 
     TYPED: ClassVar[str] = "Type `search WORDS`, `visit NUMBER` or `answer WORDS`."
-    SETTINGS: ClassVar[tuple[str, ...]] = ("prompt", "top_k", "window", "snippet", "room", "judge", "judge_prompt")
+    SETTINGS: ClassVar[tuple[str, ...]] = (
+        "prompt", "top_k", "window", "snippet", "room", "judge", "judge_prompt", "withheld",
+    )  # fmt: skip
     MEASURES: ClassVar[tuple[str, ...]] = ("f1", "searches", "visits", "evidence", "precision")
     PRESETS: ClassVar[Mapping[str, Preset]] = {
-        "seedbench": Preset(sampling=SAMPLING),
+        "seedbench": Preset(sampling=SAMPLING, options={"prompt": "tags"}),
         "tools": Preset(sampling=SAMPLING, options={"prompt": "tools"}),
         # The paper's: a context of 128 thousand tokens, some four characters each, and 100 steps.
-        "sspo": Preset(max_steps=100, history=-1, sampling=SAMPLING, options={"room": 400_000}),
+        "sspo": Preset(max_steps=100, history=-1, sampling=SAMPLING, options={"room": 400_000, "prompt": "tags"}),
         "sspo-tools": Preset(
             max_steps=100, history=-1, sampling=SAMPLING, options={"room": 400_000, "prompt": "tools"}
         ),
