@@ -46,7 +46,8 @@ def run(options: Build) -> None:
     env, tasks = exam.make(), [task for of_split in exam.tasks.values() for task in of_split]
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with locked(options.out.parent):
-        found, left = _gold(env, tasks, options), ""
+        found: Mapping[str, tuple[Anchor, ...]] = _gold(env, tasks, options)
+        left = ""
         if options.by != GOLD:
             found, left = _Picked(env, tasks, options).run()
         by = public_spec(options.by)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from seedbench.commands.anchors import Validate
 
 SHOWN = 5  # tasks with faults that are named
+STRANGE = "no task of these splits of this --env"
 
 
 def run(options: Validate) -> None:
@@ -29,14 +30,14 @@ def run(options: Validate) -> None:
     tasks = {task.id: task for of_split in exam.tasks.values() for task in of_split}
     wrong: dict[str, list[str]] = {}
     for name, anchors in found.items():
-        why = list(faults(env, tasks[name], anchors)) if name in tasks else ["no task of these splits"]
+        why = list(faults(env, tasks[name], anchors)) if name in tasks else [STRANGE]
         if why:
             wrong[name] = why
     n, good = sum(map(len, found.values())), len(found) - len(wrong)
     print(f"{options.file}: {len(found)} tasks, {n / len(found):.2f} anchors each, {good} without fault")
-    for why, times in sorted(Counter(w for some in wrong.values() for w in some).items()):
-        print(f"  {why}: {times}")
-    for name, some in list(wrong.items())[:SHOWN]:
-        print(f"    {name}: {', '.join(dict.fromkeys(some))}")
+    for fault, times in sorted(Counter(w for some in wrong.values() for w in some).items()):
+        print(f"  {fault}: {times}")
+    for name, why in list(wrong.items())[:SHOWN]:
+        print(f"    {name}: {', '.join(dict.fromkeys(why))}")
     if wrong:
         sys.exit(1)

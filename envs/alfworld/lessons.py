@@ -57,6 +57,6 @@ def _elsewhere(trajectory: Trajectory, target: str, looked: set[str]) -> str:
     return f"The {target} is not in the {' or the '.join(sorted(kinds))}." if kinds else ""
 
 
-def _with(kind: str | None, seen: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
+def _with(kind: str, seen: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
     """The kinds of places that hold something of `kind`, in the order in which they were seen."""
     return list(dict.fromkeys(kind_of(place) for place, things in seen if kind in map(kind_of, things)))

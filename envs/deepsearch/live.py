@@ -72,7 +72,7 @@ class Recorded:
         return FileLock(self.folder / ".lock") if self.web is not None else nullcontext()
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        return [[Passage(*hit, 0.0) for hit in self._found(query, k)] for query in queries]
+        return [[Passage(name, title, text, 0.0) for name, title, text in self._found(query, k)] for query in queries]
 
     def _found(self, query: str, k: int) -> list[list[str]]:
         hits: list[list[str]] = self._once(["search", query, k], lambda web: _hits(web.search(query, k), k))
