@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV ?= .venv
 PY = $(VENV)/bin/python
 EVAL ?=
-TINY ?= alfworld,webshop,searchqa# the environments that a tiny policy ships for
 
 .PHONY: eval test test-slow test-vllm .venv-vllm check types clean
 .DEFAULT_GOAL := eval
@@ -32,7 +31,7 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 # own.
 eval: $(VENV)/.base
 	@rm -rf runs/make-eval
-	@for agent in null random expert "tiny --env $(TINY) --max-new-tokens 64"; do \
+	@for agent in null random expert "tiny --max-new-tokens 64"; do \
 		$(PY) -m seedbench eval --agent $$agent --out runs/make-eval/$${agent%% *} --quiet $(EVAL) || exit; \
 		$(PY) -m seedbench submit runs/make-eval/$${agent%% *} --board runs/make-eval/board/leaderboard.json || exit; done
 	@$(PY) -m seedbench board --board runs/make-eval/board/leaderboard.json --html runs/make-eval/board.html

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The commands that made the tiny policies: about one CPU-hour and a half with one thread. Weights follow from seeds,
+# The commands that made the tiny policies: about two CPU-hours with one thread. Weights follow from seeds,
 # machine and version of torch. ALFWorld's was made while the code grew, and these commands now give a policy that is
 # alike and not equal: the tokenizer at ffbbbf8 (before WebShop and search-QA had lessons to learn words from), words at
 # 0f23faf, alfworld at 395a85a (before fine-tuning dealt its rows in an order of its own).
@@ -18,7 +18,7 @@ seedbench train sft --env alfworld --data "$out/rules" --model fresh --lessons -
 seedbench train sft --env alfworld --data "$out/rules" --model "$out/words" --lessons --stumble 0.7 --updates 1500 \
     --lr 2e-3 --out "$out/alfworld"
 
-# WebShop and search-QA. First to copy, from random tokens (the loss jumps after some 650 updates); then to act.
+# The others. First to copy, from random tokens (the loss jumps after some 650 updates); then to act.
 seedbench train sft --env webshop --model fresh --demonstrations 2 --copy-first 1500 --updates 1500 --rows 32 \
     --out "$out/copy"
 seedbench train sft --env webshop --model "$out/copy" --lessons --stumble 0.5 --updates 1500 --lr 2e-3 --out "$out/webshop"
@@ -26,4 +26,8 @@ seedbench train sft --env searchqa --model "$out/copy" --lessons --stumble 0.4 -
     --out "$out/searchqa-half"
 seedbench train sft --env searchqa --model "$out/searchqa-half" --lessons --stumble 0.4 --updates 1000 --lr 1.5e-3 \
     --seed 1 --out "$out/searchqa"
+seedbench train sft --env deepsearch --model "$out/copy" --lessons --stumble 0.4 --updates 1500 --lr 2e-3 \
+    --out "$out/deepsearch-half"
+seedbench train sft --env deepsearch --model "$out/deepsearch-half" --lessons --stumble 0.4 --updates 800 --lr 1.5e-3 \
+    --seed 1 --out "$out/deepsearch"
 echo "compare the folders in $out with those in $here"
