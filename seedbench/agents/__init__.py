@@ -42,7 +42,9 @@ def load_agent(spec: str, **options: Any) -> Agent:
         from seedbench.agents.local import LocalAgent
         from seedbench.policy.vllm import VLLMPolicy
 
-        return LocalAgent(spec, VLLMPolicy.load(spec.removeprefix("vllm:"), **options), batch=options.get("batch", 64))
+        most = options.pop("max_prompt_tokens", None)
+        policy = VLLMPolicy.load(spec.removeprefix("vllm:"), **options)
+        return LocalAgent(spec, policy, batch=options.get("batch", 64), max_prompt_tokens=most)
     if spec.startswith("replay:"):
         from seedbench.agents.replay import Replay
 
