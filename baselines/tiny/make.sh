@@ -30,4 +30,16 @@ seedbench train sft --env deepsearch --model "$out/copy" --lessons --stumble 0.4
     --out "$out/deepsearch-half"
 seedbench train sft --env deepsearch --model "$out/deepsearch-half" --lessons --stumble 0.4 --updates 800 --lr 1.5e-3 \
     --seed 1 --out "$out/deepsearch"
+# After stage 1 of SEED, by rule: what the experiments of baselines/results/seed.md begin with.
+collected() {  # FOLDER TASKS TRIALS
+    seedbench skills collect --env alfworld --agent "$out/alfworld" --tasks "$2" --trials "$3" --temperature 1 \
+        --max-new-tokens 24 --out "$1"
+    seedbench skills annotate "$1" && seedbench skills validate "$1" && seedbench skills export "$1"
+}
+collected "$out/skills" 180 8
+collected "$out/skills-all" 840 2
+seedbench data generate alfworld "$out/rules-300" --level 0 --seed 1 --train 300
+stage1="train sft --env alfworld --data $out/rules-300 --demonstrations 300 --lessons --stumble 0.7 --updates 800 --lr 1e-3"
+seedbench $stage1 --model "$out/alfworld" --examples "$out/skills/sft.jsonl" --out "$out/stage1-half"
+seedbench $stage1 --model "$out/stage1-half" --examples "$out/skills-all/sft.jsonl" --seed 2 --out "$out/stage1/alfworld"
 echo "compare the folders in $out with those in $here"
