@@ -19,6 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,10 +88,13 @@ class Job:
         return (self.kept / "outcomes.json").is_file()
 
 
-def run(path: Path, work: Path, jobs: int) -> Path:
-    """Do what is left of the plan, `jobs` runs at a time; returns the folder with what is kept."""
+def run(path: Path, work: Path, jobs: int, arms: Sequence[str] = ()) -> Path:
+    """Do what is left of the plan or of some `arms`, `jobs` runs at a time; returns the folder with what is kept."""
     plan, kept = Plan.load(path), path.with_suffix("")
-    named = [(arm, seed) for seed in plan.seeds for arm in ("start", *plan.arms)]  # seeds outermost: pairs come first
+    if strange := sorted(set(arms) - set(plan.arms)):
+        raise SeedbenchError(f"{path} has no arm {strange[0]!r}: {', '.join(plan.arms)} are its arms.")
+    wanted = ("start", *(arm for arm in plan.arms if arm in arms or not arms))
+    named = [(arm, seed) for seed in plan.seeds for arm in wanted]  # seeds outermost: pairs come first
     todo = [Job(arm, seed, work / arm / str(seed), kept / arm / str(seed)) for arm, seed in named]
     todo = [job for job in todo if not job.done]
     with ThreadPoolExecutor(jobs) as pool:
@@ -156,6 +160,7 @@ def main(
     plan: Annotated[Path, tyro.conf.Positional],
     work: Path | None = None,
     jobs: int = 1,
+    arms: str = "",
 ) -> None:
     """Run what is left of an experiment and write its report.
 
@@ -163,13 +168,18 @@ def main(
         plan: The plan's file.
         work: Folder for models and runs; by default runs/<name of the plan>.
         jobs: Runs at a time; each takes one core.
+        arms: Run these arms alone, with commas between them; the report then waits for the rest.
     """
     from seedbench.baselines import report
 
     if jobs < 1:
         raise SeedbenchError(f"--jobs is {jobs}: it must be 1 or more.")
-    kept = run(plan, work or Path("runs") / plan.stem, jobs)
-    print(report.write(plan, kept))
+    some = [arm for arm in arms.split(",") if arm]
+    kept = run(plan, work or Path("runs") / plan.stem, jobs, some)
+    if some:
+        print(f"these arms are done: the same command without --arms runs the rest and reports into {kept}")
+    else:
+        print(report.write(plan, kept))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from seedbench.core import SeedbenchError
 from seedbench.prompts import sha256_json
 from seedbench.train.hints import SeedArgs
 
+PASS = 4096  # tokens of a pass: five backward passes over what fits the processor's cache
 MOST = 8 << 30  # bytes of gradients that are held at once
 LAMBDAS = (0.01, 0.1, 1.0)
 ANY = ("model", "out", "device", "threads", "slots", "token_budget")  # settings of a batch that do not change it
@@ -177,7 +178,7 @@ def main(
     models: Sequence[str] = [model, *filter(None, checkpoints.split(","))]
     given = {"env": env, "data": data, "tasks": tasks, "group": group, "seed": seed, "beta_opd": beta_opd,
              "max_new_tokens": max_new_tokens, "analysis_tokens": analysis_tokens, "max_steps": max_steps,
-             "slots": slots, "device": device, "threads": threads}  # fmt: skip
+             "slots": slots, "device": device, "threads": threads, "token_budget": PASS}  # fmt: skip
     settings = [SeedArgs(model=one, **given) for one in models]  # type: ignore[arg-type]
     said = {k: v for k, v in json.loads(settings[0].dumps()).items() if k not in ANY}
     result = {"settings": said, "checkpoints": [checkpoint(args, batches, work, share) for args in settings]}
