@@ -84,6 +84,24 @@ def test_resampling_needs_a_group() -> None:
     one_sentence(raised, "--group")
 
 
+def test_a_share_of_the_tasks_is_the_same_share_in_every_update(folder: Path) -> None:
+    from types import SimpleNamespace
+
+    from seedbench.train.rollouts import _tasks
+
+    def drawn(share: float, seed: int) -> list[str]:
+        tasks = [SimpleNamespace(id=str(k)) for k in range(10)]
+        args = small(folder, Path("x"), task_share=share, seed=seed)
+        run: Any = SimpleNamespace(args=args, exam=SimpleNamespace(tasks={"train": tasks}), cursor=0)
+        return [task.id for _ in range(6) for task in _tasks(run, 2)]
+
+    some = drawn(0.55, 0)  # 6 of 10, twice over
+    assert len(set(some)) == 6 and sorted(some[:6]) == sorted(some[6:])
+    assert set(some) != set(drawn(0.55, 1)) and len(set(drawn(1.0, 0))) == 10
+    with pytest.raises(SeedbenchError, match="--task-share is 0"):
+        small(folder, Path("x"), task_share=0.0)
+
+
 def test_an_adapter_begins_as_nothing_and_merges_to_what_it_computes(folder: Path, tmp_path: Path) -> None:
     from seedbench.policy.adapter import add_adapter, has_adapter, merged, without_adapter
     from seedbench.policy.hf import HFPolicy

@@ -37,6 +37,8 @@ class Args:
     """Seed of the task order and of every sampled token."""
     tasks: int = 8
     """Tasks (groups) an update. Papers: 16 on ALFWorld and WebShop, 128 on search-QA."""
+    task_share: float = 1.0
+    """Share of the training tasks that are used, drawn by the seed (SEED's paper has 0.2 to 1)."""
     group: int = 8
     """Episodes of each task: what an advantage is relative to. Papers: 8."""
     lr: float = 3e-4
@@ -145,6 +147,8 @@ class Args:
             raise SeedbenchError(f"--history is {self.history}: it must be 0 or more.")
         if not self.temperature:
             raise SeedbenchError("--temperature is 0: training samples its episodes, so give a number above 0.")
+        if not 0 < self.task_share <= 1:
+            raise SeedbenchError(f"--task-share is {self.task_share}: it is a share above 0, of 1 at most.")
         if self.engine_memory > 1 or not self.engine_memory:
             raise SeedbenchError(f"--engine-memory is {self.engine_memory}: it is a share above 0, of 1 at most.")
         if self.engine_url and self.engine != "vllm":
