@@ -11,13 +11,15 @@ figures are made of. For policies of at most some million parameters: terms x ba
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
 import zipfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tyro
@@ -25,7 +27,7 @@ import tyro
 from seedbench.baselines import gram
 from seedbench.core import SeedbenchError
 from seedbench.prompts import sha256_json
-from seedbench.train.hints import SeedArgs
+from seedbench.train.hints import SeedArgs, SspoArgs
 
 PASS = 4096  # tokens of a pass: five backward passes over what fits the processor's cache
 MOST = 8 << 30  # bytes of gradients that are held at once
@@ -33,22 +35,29 @@ LAMBDAS = (0.01, 0.1, 1.0)
 ANY = ("model", "out", "device", "threads", "slots", "token_budget")  # settings of a batch that do not change it
 
 
-def checkpoint(args: SeedArgs, batches: int, work: Path, part: tuple[int, int] | None = None) -> dict[str, Any]:
+def checkpoint(
+    args: SeedArgs | SspoArgs, batches: int, work: Path, part: tuple[int, int] | None = None, teacher: str = ""
+) -> dict[str, Any]:
     """Measure what is left of one model's batches; its dot products, figures and what the batches were like.
 
-    With `part` = (k, n) only batches k, k + n, ... are measured, and nothing is returned.
+    With `part` = (k, n) only batches k, k + n, ... are measured, and nothing is returned. `teacher` names SSPO's, where
+    it is not the model itself.
     """
-    from seedbench.baselines.gradients import TERMS, measure
+    from seedbench.baselines import gradients, gradients_sspo
     from seedbench.baselines.player import Player
 
-    player = Player(args)
+    player, terms, names = Player(args), gradients.terms, gradients.TERMS
+    settings = {k: v for k, v in json.loads(args.dumps()).items() if k not in ANY}
+    if isinstance(args, SspoArgs):
+        other = Player(dataclasses.replace(args, model=teacher)).policy if teacher else None
+        terms, names = partial(gradients_sspo.terms, teacher=other), gradients_sspo.TERMS
+        settings |= {"teacher": other.describe()["revision"]} if other else {}
     size = sum(p.numel() for p in player.policy.model.parameters() if p.requires_grad)
-    if (need := batches * len(TERMS) * size * 4) > MOST:
+    if (need := batches * len(names) * size * 4) > MOST:
         raise SeedbenchError(
             f"{args.model} has {size:,} parameters, whose gradients of {batches} batches take "
             f"{need / 2**30:.0f} GiB (at most {MOST >> 30}): take fewer --batches or a smaller one."
         )
-    settings = {k: v for k, v in json.loads(args.dumps()).items() if k not in ANY}
     revision = player.policy.describe()["revision"]
     folder = work / sha256_json([revision, player.exam.protocol, settings])[:16]
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +65,7 @@ def checkpoint(args: SeedArgs, batches: int, work: Path, part: tuple[int, int] |
     first, step = part or (0, 1)
     for number in range(first, batches, step):
         if not files[number].is_file():
-            _save(files[number], *measure(player, args, number))
+            _save(files[number], *gradients.measure(player, args, number, terms))
             print(f"{args.model}: batch {number} of {batches} measured", file=sys.stderr, flush=True)
     if part:
         return {}
@@ -67,9 +76,9 @@ def checkpoint(args: SeedArgs, batches: int, work: Path, part: tuple[int, int] |
         "model": args.model,
         "revision": revision,
         "parameters": size,
-        "terms": list(TERMS),
+        "terms": list(names),
         "batches": told,
-        "figures": gram.plain(gram.report(dots, TERMS, args.seed, LAMBDAS)),
+        "figures": gram.plain(gram.report(dots, names, args.seed, LAMBDAS)),
         "gram": gram.packed(dots),
     }
 
@@ -101,15 +110,17 @@ def table(result: dict[str, Any]) -> str:
     lines = []
     for one in result["checkpoints"]:
         mean = {k: float(np.mean([b[k] for b in one["batches"]])) for k in one["batches"][0]}
+        other = "fixed" if "fixed" in one["terms"] else "sspo"
         lines += [
             f"{one['model']}: {len(one['batches'])} batches, success {mean['success']:.3f}, "
-            f"parse rate {mean['parse_rate']:.3f}, rows with an advantage {mean['with_advantage']:.3f}",
-            f"{'term':9} {'signal share':26} {'cosine with pg':26} {'cosine with fixed':26} coverage  "
+            + (f"parse rate {mean['parse_rate']:.3f}, " if "parse_rate" in mean else "")
+            + f"rows with an advantage {mean['with_advantage']:.3f}",
+            f"{'term':9} {'signal share':26} {'cosine with pg':26} {'cosine with ' + other:26} coverage  "
             + "  ".join(f"|{w:g} term|/|pg|" for w in LAMBDAS),
         ]
         for term, figures in one["figures"].items():
             known = {name: gram.Figure(**f) for name, f in figures.items()}
-            cells = [str(known[n]) if n in known else "-" for n in ("signal", "cosine:pg", "cosine:fixed")]
+            cells = [str(known[n]) if n in known else "-" for n in ("signal", "cosine:pg", f"cosine:{other}")]
             sizes = [known[f"size@{w:g}"].value for w in LAMBDAS if f"size@{w:g}" in known]
             covered = f"{mean[f'coverage:{term}']:.3f}" if f"coverage:{term}" in mean else "-"
             lines.append(f"{term:9} " + " ".join(f"{c:26}" for c in cells) + f" {covered:8}  "
@@ -134,6 +145,8 @@ def main(
     out: Path,
     work: Path = Path("runs/signal"),
     checkpoints: str = "",
+    page: Literal["seed", "sspo"] = "seed",
+    teacher: str = "",
     env: str = "alfworld",
     data: str = "mini",
     batches: int = 64,
@@ -149,13 +162,15 @@ def main(
     device: str = "auto",
     threads: int = 0,
 ) -> None:
-    """Signal share, direction and size of GRPO's and SEED's gradients, and of SEED's controls.
+    """Signal share, direction and size of the gradients of GRPO, of SEED or SSPO, and of their controls.
 
     Args:
         model: The first checkpoint: fresh, tiny, a folder or a hub id.
         out: JSON file to write: every dot product, the figures, what the batches were like.
         work: Folder that keeps gradients, so that the same call goes on.
         checkpoints: Further model folders, with commas between them.
+        page: Whose terms: see baselines/gradients.py and gradients_sspo.py.
+        teacher: SSPO's teacher: a model folder; by default each checkpoint itself, as just after a copy.
         env: Which environment, by its short name.
         data: mini, or the folder of published files.
         batches: Independent batches; tasks are drawn anew for each.
@@ -164,9 +179,9 @@ def main(
         tasks: Tasks of a batch.
         group: Episodes of each task.
         seed: Seed of tasks, sampled tokens, shuffled skills and bootstrap; the same batches at every checkpoint.
-        beta_opd: Slope of the gate.
+        beta_opd: Slope of SEED's gate.
         max_new_tokens: Longest reply.
-        analysis_tokens: Longest lesson that the policy writes.
+        analysis_tokens: Longest lesson that the policy writes for SEED.
         max_steps: Step limit of an episode; by default the environment's.
         slots: Episodes under way at a time.
         device: auto, cpu or cuda.
@@ -176,12 +191,17 @@ def main(
         raise SeedbenchError(f"--batches is {batches}: pairs of different batches need 3 or more.")
     share = _part(part) if part else None
     models: Sequence[str] = [model, *filter(None, checkpoints.split(","))]
-    given = {"env": env, "data": data, "tasks": tasks, "group": group, "seed": seed, "beta_opd": beta_opd,
-             "max_new_tokens": max_new_tokens, "analysis_tokens": analysis_tokens, "max_steps": max_steps,
-             "slots": slots, "device": device, "threads": threads, "token_budget": PASS}  # fmt: skip
-    settings = [SeedArgs(model=one, **given) for one in models]  # type: ignore[arg-type]
+    given = {"env": env, "data": data, "tasks": tasks, "group": group, "seed": seed, "max_new_tokens": max_new_tokens,
+             "max_steps": max_steps, "slots": slots, "device": device, "threads": threads,
+             "token_budget": PASS}  # fmt: skip
+    if page == "seed":
+        if teacher:
+            raise SeedbenchError("--teacher is SSPO's: add --page sspo, or leave it out.")
+        given |= {"beta_opd": beta_opd, "analysis_tokens": analysis_tokens}
+    kind: type[SeedArgs | SspoArgs] = SspoArgs if page == "sspo" else SeedArgs
+    settings = [kind(model=one, **given) for one in models]  # type: ignore[arg-type]
     said = {k: v for k, v in json.loads(settings[0].dumps()).items() if k not in ANY}
-    result = {"settings": said, "checkpoints": [checkpoint(args, batches, work, share) for args in settings]}
+    result = {"settings": said, "checkpoints": [checkpoint(args, batches, work, share, teacher) for args in settings]}
     if share:
         return
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -11,13 +11,15 @@ import pytest
 
 from seedbench.core import SeedbenchError, Task
 from seedbench.train.args import Args
-from seedbench.train.hints import SeedArgs
+from seedbench.train.hints import SeedArgs, SspoArgs
+from seedbench.train.rows import rows_of
 from tests.command import run as command
 from tests.tiny import one_sentence, one_torch_thread, tiny_folder
 
 torch = pytest.importorskip("torch")
 gram = pytest.importorskip("seedbench.baselines.gram")
 gradients = pytest.importorskip("seedbench.baselines.gradients")
+gradients_sspo = pytest.importorskip("seedbench.baselines.gradients_sspo")
 hint_gap = pytest.importorskip("seedbench.baselines.hint_gap")
 signal = pytest.importorskip("seedbench.baselines.signal")
 report = pytest.importorskip("seedbench.baselines.report")
@@ -94,8 +96,11 @@ def test_gradients_are_those_of_the_training_loop(folder: Path, tmp_path: Path) 
     seen: dict[str, np.ndarray] = {}
 
     def watched(run: Any, trajectories: Any) -> Any:
-        player = SimpleNamespace(policy=run.policy, exam=run.exam)
-        found, figures = gradients.terms(player, run.args, trajectories, [0, 0, 1, 1], 0)
+        player: Any = SimpleNamespace(policy=run.policy, exam=run.exam)
+        rows = rows_of(trajectories, [0, 0, 1, 1], run.args.reward, run.args.reward_scale)
+        for row, value in zip(rows, grpo.advantages(rows, run.args), strict=True):
+            row.advantage = value
+        found, figures = gradients.terms(player, run.args, trajectories, rows, 0)
         assert figures["coverage:rules"] == figures["coverage:fixed"] == 1 and figures["coverage:own"] == 0
         assert figures["gap:fixed"] == 0 != figures["gap:rules"]
         seen.update(zip(gradients.TERMS, found, strict=True))
@@ -114,9 +119,56 @@ def test_gradients_are_those_of_the_training_loop(folder: Path, tmp_path: Path) 
     assert not seen["own"].any() and not seen["shuffled"].any()  # random weights write no lesson
 
 
+SHORT = {name: value for name, value in SMALL.items() if name != "analysis_tokens"}
+
+
+@pytest.mark.parametrize("more", [{}, {"granularity": "token"}, {"direct": True}], ids=["sspo", "token", "direct"])
+def test_sspos_gradients_are_those_of_the_training_loop(folder: Path, tmp_path: Path, more: dict[str, Any]) -> None:
+    from functools import partial
+    from types import SimpleNamespace
+
+    from seedbench.baselines import grpo, sspo
+    from seedbench.train.loop import train
+
+    term = next(iter(more), "sspo").replace("granularity", "token")
+    seen: dict[str, np.ndarray] = {}
+
+    def watched(run: Any, trajectories: Any) -> Any:
+        player: Any = SimpleNamespace(policy=run.policy, exam=run.exam)
+        rows = rows_of(trajectories, [0, 0, 1, 1], run.args.reward, run.args.reward_scale)
+        for row, value in zip(rows, grpo.advantages(rows, run.args), strict=True):
+            row.advantage = value
+        plain = SspoArgs(model=str(folder), invalid_penalty=0.5, **SHORT)
+        found, figures = gradients_sspo.terms(player, plain, trajectories, rows, 0)
+        assert all(figures[f"coverage:{name}"] == 1 for name in ("sspo", "direct", "shuffled"))  # all were lost
+        seen.update(zip(gradients_sspo.TERMS, found, strict=True))
+        untold, _ = gradients_sspo.terms(player, SspoArgs(privileged="none", **SHORT), trajectories, rows, 0)
+        assert np.array_equal(untold[0], untold[1]) and not untold[-1].any()
+        return sspo.hindsight(None, run, trajectories)
+
+    args = SspoArgs(model=str(folder), out=str(tmp_path / "run"), updates=1, teacher_updates=1, invalid_penalty=0.5,
+                    **(SHORT | more))  # fmt: skip
+    train(args, advantages=grpo.advantages, objective=sspo.objective, hindsight=partial(watched))
+    line = json.loads((tmp_path / "run" / "metrics.jsonl").read_text())
+    assert line["grad_norm"] == pytest.approx(np.linalg.norm(seen[term].astype(float)), rel=1e-4)
+    assert seen["added"] == pytest.approx(seen["sspo"] - seen["pg"]) and seen["added"].any()
+
+
 def run_signal(folder: Path, work: Path, out: Path, batches: int = 3) -> dict[str, Any]:
-    signal.main(str(folder), out, work, batches=batches, **SMALL)
+    signal.main(str(folder), out, work=work, batches=batches, **SMALL)
     return dict(json.loads(out.read_text()))
+
+
+def test_sspos_signal_end_to_end(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, teacher in (("own", ""), ("older", str(folder))):
+        signal.main(str(folder), tmp_path / name, tmp_path / "work", page="sspo", teacher=teacher, batches=3, **SHORT)
+    own, older = (json.loads((tmp_path / name).read_text()) for name in ("own", "older"))
+    said = capsys.readouterr().out
+    assert all(f"\n{term} " in said for term in gradients_sspo.TERMS)
+    assert own["checkpoints"][0]["gram"] == older["checkpoints"][0]["gram"]  # the same weights by another way
+    assert len(list((tmp_path / "work").iterdir())) == 2  # but a measurement of its own
+    with pytest.raises(SeedbenchError, match="--page sspo"):
+        signal.main(str(folder), tmp_path / "x", teacher=str(folder), **SMALL)
 
 
 def test_signal_end_to_end_goes_on_and_can_be_recomputed(
@@ -139,7 +191,7 @@ def test_signal_end_to_end_goes_on_and_can_be_recomputed(
             signal.main(str(folder), tmp_path / "no", part=wrong)
         one_sentence(error, "K/N")
     real = gradients.measure
-    monkeypatch.setattr(gradients, "measure", lambda p, a, n: asked.append(n) or real(p, a, n))
+    monkeypatch.setattr(gradients, "measure", lambda p, a, n, t: asked.append(n) or real(p, a, n, t))
     for part in ("0/2", "1/2"):
         signal.main(str(folder), tmp_path / "no", tmp_path / "work", batches=3, part=part, **SMALL)
         assert asked == ([] if part == "0/2" else [1]) and not (tmp_path / "no").exists()

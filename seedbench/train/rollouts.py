@@ -32,7 +32,7 @@ class Played:
 
 def _tasks(run: Run, n: int) -> list[Task]:
     """The next `n` training tasks; every task comes once before any comes twice, in an order drawn by the seed."""
-    pool = run.exam.tasks["train"]
+    pool: Sequence[Task] = run.exam.tasks["train"]
     if run.args.task_share < 1:
         mixed = np.random.default_rng(stream("train-part", run.args.seed)).permutation(len(pool))
         pool = [pool[int(k)] for k in mixed[: math.ceil(run.args.task_share * len(pool))]]
