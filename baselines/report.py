@@ -23,6 +23,8 @@ from seedbench.train.log import read
 
 AREA = "area under the training curve"
 FINAL = "all splits"
+TRAINING = ("grad_norm", "entropy")  # of metrics.jsonl: means over a run's last LATE updates
+LATE = 5
 FEWEST = 3  # runs that an interval over runs takes
 
 
@@ -92,11 +94,15 @@ class Arm:
     def __init__(self, folder: Path):
         self.runs: dict[int, dict[str, Any]] = {}
         self.curves: dict[int, list[float]] = {}
+        self.late: list[dict[str, float]] = []
         for run in sorted(folder.glob("*"), key=lambda p: int(p.name)):
             if (run / "outcomes.json").is_file():
                 self.runs[int(run.name)] = json.loads((run / "outcomes.json").read_text(encoding="utf-8"))
                 if (run / "metrics.jsonl").is_file():
-                    self.curves[int(run.name)] = [line["success"] for line in read(run / "metrics.jsonl")]
+                    lines = read(run / "metrics.jsonl")
+                    self.curves[int(run.name)] = [line["success"] for line in lines]
+                    self.late.append({k: float(np.mean([line[k] for line in lines[-LATE:]]))
+                                      for k in TRAINING if all(k in line for line in lines)})  # fmt: skip
 
     def rates(self, split: str) -> dict[int, float]:
         """Success by seed; of AREA, the mean success over all updates' episodes; of FINAL, over all splits' tasks."""
@@ -152,6 +158,7 @@ def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
         cells += [f"{np.mean([x[k] for x in last]):.3g}" for k in ("steps", "invalid_rate")]
         lines.append(f"| {name} | {len(arm.runs)} | " + " | ".join(cells) + " |")
     lines += ["", "mean ± standard deviation over seeds; steps and invalid replies are those of the last split.", ""]
+    lines += _further(arms, splits)
     for name in plan.arms:
         for split in splits:
             lines.append(f"- {name} - start, {split}: {difference(arms[name], arms['start'], split)}")
@@ -178,6 +185,22 @@ def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
             mean = _mean(list(arms[name].rates(f"{split}*").values()))
             lines += ["", f"- {name}, {split}, played with {' '.join(flags)}: {mean}"]
     return lines
+
+
+def _further(arms: dict[str, Arm], splits: list[str]) -> list[str]:
+    """A table of the environment's own figures, where every run has some, and of how training ended."""
+    every = [run[split].get("metrics", {}) for arm in arms.values() for run in arm.runs.values() for split in splits]
+    names = sorted(set.intersection(*map(set, every))) if every else []
+    if not names:
+        return []
+    lines = ["| arm | split | steps | " + " | ".join([*names, *TRAINING]) + " |", "|---" * (len(names) + 5) + "|"]
+    for name, arm in arms.items():
+        late = [_mean([run[k] for run in arm.late if k in run]) for k in TRAINING]
+        for split in splits:
+            runs = [run[split] for run in arm.runs.values()]
+            cells = [_mean([run["steps"] for run in runs]), *(_mean([r["metrics"][k] for r in runs]) for k in names)]
+            lines.append(f"| {name} | {split} | " + " | ".join([*cells, *late]) + " |")
+    return [*lines, "", f"Training's figures are means over the last {LATE} updates.", ""]
 
 
 def _power(gap: Gap) -> str:

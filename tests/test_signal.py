@@ -316,18 +316,23 @@ def test_report_compares_pairs_and_shows_second_plays(tmp_path: Path) -> None:
             run.mkdir(parents=True)
             one = won if seed else won[::-1]
             one = "1111" if (arm, seed) == ("b", 2) else one
-            split = {"won": one, "score": 0.0, "steps": 3.0, "invalid_rate": 0.0}
+            split = {"won": one, "score": 0.0, "steps": 3.0, "invalid_rate": 0.0, "metrics": {"visits": seed, "x": 1}}
+            if arm == "a":
+                del split["metrics"]["x"]
             told = {"seen": split, "unseen": {**split, "won": "1" + one[1:]}}
             if arm == "c":
                 told["seen*"] = told["unseen*"] = {**split, "won": "1111"}
             (run / "outcomes.json").write_text(json.dumps(told))
             if arm != "start":
-                lines = [json.dumps({"update": 1, "success": 0.25 * (arm == "b") * (1 + 0.1 * seed)})]
-                (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+                success = 0.25 * (arm == "b") * (1 + 0.1 * seed)
+                lines = [{"update": k, "success": success, "grad_norm": k, "entropy": 0.5} for k in range(1, 8)]
+                (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     said = report.write(path, tmp_path / "plan")
     assert "- b - c: all splits +0.583" in said and "area under the training curve +0.275" in said
     assert "- c, seen, played with --skill static: 1.000" in said
     assert "at 80 % power" in said and "all splits, b:" in said
+    further = "| b | seen | 3.000 ± 0.000 | 1.000 ± 1.000 | 5.000 ± 0.000 | 0.500 ± 0.000 |"  # updates 3 to 7
+    assert further in said and "| start | seen | 3.000 ± 0.000 | 1.000 ± 1.000 | - | - |" in said
     for wrong in ({"contrasts": [["b", "x"]]}, {"again": {"x": []}}, {"contrasts": [["b"]]}):
         path.write_text(json.dumps(plan | wrong))
         with pytest.raises(SeedbenchError):
