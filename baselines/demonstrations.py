@@ -54,13 +54,16 @@ class Stumbling(Agent):
 
 def rows(exam: Exam, policy: HFPolicy, args: SftArgs) -> Iterator[Row]:
     """Rows of the chosen train tasks. With `lessons` also one a lesson (episode -> lesson), and those of a second
-    episode with that lesson in the prompt."""
+    episode with that lesson in the prompt; with `evidence` those of another with what SSPO's teacher would be told."""
     pool = exam.tasks["train"]
     chosen = np.random.default_rng(stream("demonstrations", args.seed)).permutation(len(pool))[: args.demonstrations]
     games = [Episode(pool[int(i)], args.seed, trial) for i in sorted(chosen) for trial in range(args.trials)]
     agent, again, rule = Stumbling(args.stumble), list[Episode](), exam.make()
     for trajectory in play(exam.make, games, agent, slots=8, prompt=exam.prompt):
         yield from steps(trajectory, policy, agent)
+        if args.evidence:
+            told = informed(rule, trajectory.task, pool, stream("informed", args.seed, len(again)))
+            again.append(Episode(trajectory.task, args.seed, trajectory.trial + 2 * args.trials, told))
         if not args.lessons:
             continue
         if (lesson := rule.lesson(trajectory)) is None:
@@ -69,6 +72,20 @@ def rows(exam: Exam, policy: HFPolicy, args: SftArgs) -> Iterator[Row]:
         again.append(Episode(trajectory.task, args.seed, trajectory.trial + args.trials, lesson.skill))
     for trajectory in play(exam.make, again, agent, slots=8, prompt=exam.prompt):
         yield from steps(trajectory, policy, agent)
+
+
+def informed(env: TextEnv, task: Task, pool: Sequence[Task], seed: int) -> str:
+    """What SSPO's teacher would be told of an episode of `task`: its evidence, and every other time the answer of
+    another task as the one that was wrong. Raises SeedbenchError where the environment has no evidence."""
+    from seedbench.baselines.anchors.fair import of_task
+    from seedbench.baselines.sspo import privileged
+    from seedbench.train.hints import SspoArgs
+
+    if not (anchors := of_task(env, task)):
+        raise SeedbenchError(f"--evidence: {task.id} comes with no evidence; leave the option out.")
+    rng = np.random.default_rng(seed)
+    others = [answer for answer in env.answers(pool[int(rng.integers(len(pool)))]) if answer not in env.answers(task)]
+    return privileged(anchors, others[0] if others and rng.random() < 0.5 else None, SspoArgs())
 
 
 def steps(trajectory: Trajectory, policy: HFPolicy, agent: Stumbling) -> Iterator[Row]:

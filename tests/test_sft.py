@@ -16,14 +16,14 @@ pytest.importorskip("trl", reason="trl is not installed: pip install -e '.[train
 one_thread = pytest.fixture(autouse=True)(one_torch_thread)
 
 
-def rows_of(**settings: Any) -> tuple[Any, list[dict[str, list[int]]]]:
+def rows_of(env: str = "alfworld", **settings: Any) -> tuple[Any, list[dict[str, list[int]]]]:
     from seedbench.baselines import demonstrations
     from seedbench.exam import Config, plan
     from seedbench.policy.fresh import load_policy
     from seedbench.train.sft import SftArgs
 
-    exam = plan(Config("expert", env="alfworld", split="train"))[0]
-    policy = load_policy("fresh", "alfworld")
+    exam = plan(Config("expert", env=env, split="train"))[0]
+    policy = load_policy("fresh", env)
     return policy, list(demonstrations.rows(exam, policy, SftArgs(demonstrations=3, **settings)))
 
 
@@ -62,6 +62,22 @@ def test_lessons_are_written_from_an_episode_and_read_in_the_next() -> None:
     written = [parse(said) for prompt, said in told if "Outcome: success" in prompt]
     read = [prompt.partition(f"{HINT_TITLE}\n")[2].partition("\n\n")[0] for prompt, _ in told if HINT_TITLE in prompt]
     assert len(written) == 3 and {lesson.skill for lesson in written if lesson} == set(read)
+
+
+def test_evidence_stands_where_sspos_teacher_reads_it() -> None:
+    from seedbench.baselines.anchors.fair import of_task
+    from seedbench.exam import Config, plan_one
+    from seedbench.prompts import HINT_TITLE
+
+    policy, rows = rows_of("deepsearch", evidence=True)
+    told = [prompt for prompt, _ in (parts(policy, row) for row in rows) if HINT_TITLE in prompt]
+    assert 0 < len(told) < len(rows)
+    exam = plan_one(Config("train", env="deepsearch", split="train"))
+    env = exam.make()
+    shown = {a.text for task in exam.tasks["train"] for a in of_task(env, task) if any(a.text in t for t in told)}
+    assert len(shown) >= 3 and all("Evidence:" in t and "step by step" in t for t in told)
+    wrong = [t for t in told if "which is wrong: " in t]
+    assert 0 < len(wrong) < len(told)
 
 
 def test_rows_for_copying_can_be_answered_by_looking_up_alone() -> None:
