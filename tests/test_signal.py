@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from seedbench.core import SeedbenchError, Task
+from seedbench.core import Anchor, SeedbenchError, Task
 from seedbench.train.args import Args
-from seedbench.train.hints import SeedArgs
+from seedbench.train.hints import SeedArgs, SspoArgs
 from tests.command import run as command
 from tests.tiny import one_sentence, one_torch_thread, tiny_folder
 
@@ -76,6 +78,13 @@ def test_dot_products_survive_their_file() -> None:
     assert np.array_equal(again, again.transpose(2, 3, 0, 1))
 
 
+def test_differences_of_terms_follow_from_the_dot_products() -> None:
+    held = sample(np.random.default_rng(1), 4, 0.5, 0.5)
+    whole = gram.extended(gram.gram(held), ["pg", "sspo"], {"added": ("sspo", "pg")})
+    assert np.allclose(whole, gram.gram([np.stack([a, b, b - a]) for a, b in held]), atol=1e-5)
+    assert np.array_equal(gram.extended(whole, ["a", "b", "c"], {}), whole)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_folder(tmp_path_factory.mktemp("tiny"), max_position_embeddings=4096)
@@ -86,8 +95,6 @@ SMALL: dict[str, Any] = {"tasks": 2, "group": 2, "max_new_tokens": 8, "max_steps
 
 def test_gradients_are_those_of_the_training_loop(folder: Path, tmp_path: Path) -> None:
     """Of the very episodes of an update, |lambda OPD| / |PG| is what --share-every logs, and |PG| its grad_norm."""
-    from types import SimpleNamespace
-
     from seedbench.baselines import grpo, seed
     from seedbench.train.loop import train
 
@@ -114,8 +121,80 @@ def test_gradients_are_those_of_the_training_loop(folder: Path, tmp_path: Path) 
     assert not seen["own"].any() and not seen["shuffled"].any()  # random weights write no lesson
 
 
+@pytest.mark.parametrize("way", [{}, {"granularity": "token"}, {"direct": True}], ids=["sspo", "token", "direct"])
+def test_gradients_of_sspo_are_those_of_the_training_loop(folder: Path, tmp_path: Path, way: dict[str, Any]) -> None:
+    """Of the very episodes of an update, the norm of the term that the run is of is its grad_norm."""
+    from seedbench.baselines import gradients_sspo, grpo, sspo
+    from seedbench.policy.hf import HFPolicy
+    from seedbench.train.loop import train
+
+    seen: dict[str, np.ndarray] = {}
+    figures: dict[str, float] = {}
+
+    def watched(run: Any, trajectories: Any) -> Any:
+        plain = dataclasses.replace(run.args, granularity="step", direct=False)
+
+        def measured(teacher: Any = None, **more: Any) -> dict[str, np.ndarray]:
+            args, player = dataclasses.replace(plain, **more), SimpleNamespace(policy=run.policy, exam=run.exam)
+            found, told = gradients_sspo.terms(player, args, trajectories, [0, 0, 1, 1], 0, teacher)
+            figures.update(told)
+            return dict(zip(gradients_sspo.TERMS, found, strict=True))
+
+        if not way:
+            other = measured(HFPolicy.load(tiny_folder(tmp_path / "other", seed=1, max_position_embeddings=4096)))
+            none = measured(privileged="none")
+            assert figures["coverage:sspo"] == 1 and none["sspo"] == pytest.approx(none["pg"], abs=1e-6)
+        seen.update(measured())
+        if not way:
+            assert np.array_equal(other["pg"], seen["pg"]) and not np.allclose(other["sspo"], seen["sspo"], atol=1e-5)
+        return sspo.hindsight(None, run, trajectories)
+
+    args = SspoArgs(model=str(folder), out=str(tmp_path / "run"), env="searchqa", updates=1, invalid_penalty=0.5, **way,
+                    **{k: v for k, v in SMALL.items() if k != "analysis_tokens"})  # fmt: skip
+    train(args, advantages=grpo.advantages, objective=sspo.objective, hindsight=watched)
+    line = json.loads((tmp_path / "run" / "metrics.jsonl").read_text())
+    term = next(iter(way), "sspo").replace("granularity", "token")
+    assert line["grad_norm"] == pytest.approx(np.linalg.norm(seen[term].astype(float)), rel=1e-4) != 0
+    if not way:
+        assert line["weight_mean"] == pytest.approx(figures["weight_mean:sspo"])
+        assert line["weight_mean"] != pytest.approx(figures["weight_mean:shuffled"], rel=1e-3)
+        scale = np.vdot(seen["level"], seen["pg"]) / np.vdot(seen["pg"], seen["pg"])  # every episode failed
+        assert seen["level"] == pytest.approx(scale * seen["pg"], abs=1e-6) and 0 < scale < 1.2
+        assert not np.allclose(seen["sspo"], seen["level"], atol=1e-5)
+
+
+def test_evidence_is_dealt_to_other_tasks() -> None:
+    from seedbench.baselines.gradients_sspo import dealt
+
+    own = {task: [Anchor(task, task, task)] for task in "abcde"}
+    given = dealt(own, list("aabbccdd"), 3)
+    assert sorted(given) == list("abcd") == sorted(some[0].title for some in given.values())
+    assert all(some[0].title != task for task, some in given.items())
+    with pytest.raises(SeedbenchError) as error:
+        dealt(own, ["a", "a"], 0)
+    one_sentence(error, "--tasks is 1")
+
+
+def test_options_of_another_page_are_refused(folder: Path, tmp_path: Path) -> None:
+    for more, word in (({"teacher": "x"}, "--teacher"), ({"page": "sspo", "analysis_tokens": 8}, "--analysis-tokens")):
+        with pytest.raises(SeedbenchError) as error:
+            signal.SignalOptions("tiny", tmp_path / "x", **more)
+        one_sentence(error, word, "leave it out")
+
+
+def test_signal_of_sspo_end_to_end(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    some = {k: v for k, v in SMALL.items() if k != "analysis_tokens"} | {"page": "sspo", "env": "searchqa"}
+    options = signal.SignalOptions(str(folder), tmp_path / "out.json", work=tmp_path / "work", batches=3, **some)
+    signal.main(options)
+    said, one = capsys.readouterr().out, json.loads((tmp_path / "out.json").read_text())["checkpoints"][0]
+    assert all(f"\n{term} " in said for term in ("sspo", "direct", "added", "added_shuffled"))
+    assert "cosine with added" in said and "weight_capped: sspo" in said
+    again = signal.recomputed(one, 0)["added"]
+    assert again["norm"]["value"] == pytest.approx(one["figures"]["added"]["norm"]["value"], rel=1e-3) != 0
+
+
 def run_signal(folder: Path, work: Path, out: Path, batches: int = 3) -> dict[str, Any]:
-    signal.main(str(folder), out, work, batches=batches, **SMALL)
+    signal.main(signal.SignalOptions(str(folder), out, work=work, batches=batches, **SMALL))
     return dict(json.loads(out.read_text()))
 
 
@@ -136,12 +215,15 @@ def test_signal_end_to_end_goes_on_and_can_be_recomputed(
     asked: list[int] = []
     for wrong in ("2/2", "1", "a/b"):
         with pytest.raises(SeedbenchError) as error:
-            signal.main(str(folder), tmp_path / "no", part=wrong)
+            signal.main(signal.SignalOptions(str(folder), tmp_path / "no", part=wrong))
         one_sentence(error, "K/N")
-    real = gradients.measure
-    monkeypatch.setattr(gradients, "measure", lambda p, a, n: asked.append(n) or real(p, a, n))
+    real = signal.measure
+    monkeypatch.setattr(signal, "measure", lambda p, a, n, t: asked.append(n) or real(p, a, n, t))
     for part in ("0/2", "1/2"):
-        signal.main(str(folder), tmp_path / "no", tmp_path / "work", batches=3, part=part, **SMALL)
+        options = signal.SignalOptions(
+            str(folder), tmp_path / "no", work=tmp_path / "work", batches=3, part=part, **SMALL
+        )
+        signal.main(options)
         assert asked == ([] if part == "0/2" else [1]) and not (tmp_path / "no").exists()
     assert run_signal(folder, tmp_path / "work", tmp_path / "two.json") == first and asked == [1]
     files[2].write_bytes(b"PK")
@@ -167,7 +249,8 @@ def test_hint_gap_end_to_end(
 
     monkeypatch.setattr(Player, "play", watched)
     out = tmp_path / "gap.json"
-    hint_gap.main(str(folder), out, tasks=6, max_new_tokens=8, analysis_tokens=8, max_steps=2)
+    options = hint_gap.GapOptions(str(folder), out, tasks=6, max_new_tokens=8, analysis_tokens=8, max_steps=2)
+    hint_gap.main(options)
     result = json.loads(out.read_text())
     assert shown[0] == shown[1] == [""] * 6 and shown[2] == result["skills"]["rule"] and shown[3] == []
     assert sorted(shown[4]) == sorted(shown[2]) and shown[4] != shown[2]
@@ -233,8 +316,6 @@ PLANS = sorted((Path(experiment.__file__).parent / "results").glob("seed-*.json"
 @pytest.mark.parametrize("path", PLANS, ids=lambda p: p.stem)
 def test_plans_are_ones_that_can_be_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every arm's flags are understood, and all arms have as many updates, episodes and mini-batches."""
-    import dataclasses
-
     from seedbench import cli
     from seedbench.commands import train
 
