@@ -124,12 +124,12 @@ def summary(outcomes: Mapping[str, Sequence[bool]], skills: Mapping[str, Sequenc
             parts = {"with a donor": shown}
         elif len(shown) < len(every):
             parts |= {"with a lesson": shown}
-        rows += [_compared(arm, part, [(outcomes[arm][i], outcomes["plain"][i]) for i in some])
+        rows += [compared(arm, part, [(outcomes[arm][i], outcomes["plain"][i]) for i in some])
                  for part, some in parts.items() if some]  # fmt: skip
     return rows
 
 
-def _compared(arm: str, part: str, pairs: Sequence[tuple[bool, bool]]) -> dict[str, Any]:
+def compared(arm: str, part: str, pairs: Sequence[tuple[bool, bool]]) -> dict[str, Any]:
     """Success of both sides (Wilson), the paired difference (Newcombe) and the exact McNemar test."""
     table = [pairs.count((a, b)) for a, b in ((True, True), (True, False), (False, True), (False, False))]
     n, first, second = len(pairs), table[0] + table[1], table[0] + table[2]

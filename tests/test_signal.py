@@ -19,6 +19,7 @@ from tests.tiny import one_sentence, one_torch_thread, tiny_folder
 
 torch = pytest.importorskip("torch")
 gram = pytest.importorskip("seedbench.baselines.gram")
+anchor_gap = pytest.importorskip("seedbench.baselines.anchor_gap")
 gradients = pytest.importorskip("seedbench.baselines.gradients")
 hint_gap = pytest.importorskip("seedbench.baselines.hint_gap")
 signal = pytest.importorskip("seedbench.baselines.signal")
@@ -274,6 +275,44 @@ def test_hint_gap_figures_by_hand() -> None:
     assert ("new", "all") not in rows and rows["new", "with a donor"]["n"] == 3
     assert rows["new", "with a donor"]["difference"] == pytest.approx(1 / 3)
     assert rows["own", "with a lesson"]["n"] == 2 and rows["own", "all"]["n"] == 4
+
+
+def test_anchor_gap_end_to_end(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each arm's actor sees what its name says, and the file holds neither evidence nor answers."""
+    from seedbench.baselines.player import Player
+
+    shown: list[list[str]] = []
+    real = Player.play
+    monkeypatch.setattr(Player, "play", lambda self, some: shown.append([e.hint for e in some]) or real(self, some))
+    out = tmp_path / "gap.json"
+    anchor_gap.main(anchor_gap.AnchorOptions(str(folder), out, tasks=3, max_new_tokens=8, max_steps=2))
+    anchors, answer, teacher, other = shown[2:]
+    assert shown[:2] == [[""] * 3] * 2 and all(text.startswith("Evidence:\n- ") for text in anchors)
+    assert sorted(other) == sorted(anchors) and all(a != b for a, b in zip(anchors, other, strict=True))
+    assert all(b.startswith(f"{a}\nThe right answer is: ") for a, b in zip(anchors, answer, strict=True))
+    assert all("earlier attempt" in text and a.split("\nDo not")[0] in text
+               for a, text in zip(anchors, teacher, strict=True))  # fmt: skip
+    kept = out.read_text()
+    assert not any(a.splitlines()[1][2:] in kept or b.rpartition("is: ")[2] in kept
+                   for a, b in zip(anchors, answer, strict=True))  # fmt: skip
+    assert "is below the bar" in capsys.readouterr().out
+    assert json.loads(kept)["counts"]["plain"]["steps"] == [2.0] * 3
+
+
+def test_anchor_gap_figures_by_hand() -> None:
+    arms = ("plain", *anchor_gap.ARMS)
+    won = {arm: [True, False, False, False] for arm in arms} | {"anchors": [True, True, True, False]}
+    counted = {arm: {"steps": [4.0, 6.0, 8.0, 8.0]} for arm in arms} | {"anchors": {"steps": [2.0, 5.0, 5.0, 8.0]}}
+    shown = {arm: [True] * 4 for arm in anchor_gap.ARMS} | {"teacher": [False, True, True, True]}
+    rows = {(r["arm"], r["tasks"]): r for r in anchor_gap.summary(won, counted, shown)}
+    row = rows["anchors", "all"]
+    assert (row["plain"], row["success"], row["difference"]) == (0.25, 0.75, 0.5)
+    steps = row["counts"]["steps"]
+    assert (steps["plain"], steps["shown"], steps["difference"]) == (6.5, 5.0, -1.5)
+    assert steps["interval"] == pytest.approx([-1.5 - 2.0543, -1.5 + 2.0543], abs=1e-3)  # t(.975, 3) sqrt(5/3) / 2
+    assert rows["teacher", "shown"]["n"] == 3 and ("anchors", "shown") not in rows
 
 
 def test_donors_are_other_won_tasks_of_kind_and_family() -> None:
