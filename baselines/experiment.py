@@ -136,13 +136,16 @@ def _played(plan: Plan, job: Job, model: str, folder: Path, more: list[str]) -> 
 
 
 def outcomes(run: Path) -> dict[str, Any]:
-    """Per split of a finished run: won tasks as a string of 0 and 1 in manifest order, mean steps, invalid rate."""
+    """Per split of a finished run: won episodes as a string of 0 and 1, tasks in manifest order and the trials of each
+    together; mean steps, invalid rate, and means of what else the environment measures."""
     from seedbench import record
 
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))["results"]
     told: dict[str, Any] = {
         r["split"]: {"won": "", "score": r["score"]["mean"], "steps": r["steps"]["mean"],
-                     "invalid_rate": r["invalid_rate"]} for r in results
+                     "invalid_rate": r["invalid_rate"], "trials": r["attempted"] // r["tasks"],
+                     "metrics": {k: v for k, v in r["metrics"].items() if isinstance(v, int | float)}}
+        for r in results
     }  # fmt: skip
     for line in record.read_lines(run / "trajectories.jsonl.gz"):
         told[line["split"]]["won"] += str(int(line["success"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -402,6 +403,43 @@ def test_report_compares_pairs_and_shows_second_plays(tmp_path: Path) -> None:
             experiment.Plan.load(path)
 
 
+def test_report_describes_what_every_run_measured(tmp_path: Path) -> None:
+    """Over both splits by their episodes; the last five updates; a task's trials are one observation of a test."""
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"title": "t", "start": "s", "env": "deepsearch", "seeds": [0, 1, 2], "eval": [],
+                                "control": "a", "arms": {"a": ["grpo"], "b": ["sspo"]}}))  # fmt: skip
+    for arm in ("start", "a", "b"):
+        for seed in range(3):
+            run = tmp_path / "plan" / arm / str(seed)
+            run.mkdir(parents=True)
+            metrics = {"evidence": 0.5 + 0.1 * (arm == "b") + 0.01 * seed * (arm == "b"), "f1": 0.25}
+            split = {"won": "11000000" if arm == "b" else "00000000", "score": 0.0, "steps": 3.0, "invalid_rate": 0.0,
+                     "trials": 4, "metrics": metrics}  # fmt: skip
+            other = {**split, "won": "00" * 8, "metrics": {"evidence": 0.8} | ({} if seed else {"f1": 0.25})}
+            (run / "outcomes.json").write_text(json.dumps({"seen": split, "unseen": other}))
+            if arm != "start":
+                lines = [{"update": k, "success": 0.0, "grad_norm": float(k) + (arm == "b"), "entropy": 1.0}
+                         for k in range(1, 8)]  # fmt: skip
+                if arm == "b":
+                    del lines[0]["entropy"], lines[6]["entropy"]
+                (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = report.write(path, tmp_path / "plan")
+    assert "| steps | invalid | evidence | gradient norm | entropy |" in said and "f1" not in said
+    assert "| 0.700 ± 0.000 | - | - |" in said and "| 0.700 ± 0.000 | 5.000 ± 0.000 | 1.000 ± 0.000 |" in said
+    assert "- b: evidence +0.037 [+0.028, +0.045]" in said  # (.100, .110, .120) / 3: the other split is twice as long
+    assert "exact sign-flip test of each run, Holm over seeds: seed 0: +1 -0, p 1;" in said  # two trials of one task
+
+
+@pytest.mark.parametrize("name", ["grpo-searchqa", "grpo-webshop"])
+def test_older_outcomes_make_the_report_they_made(tmp_path: Path, name: str) -> None:
+    source = Path(experiment.__file__).parent / "results" / name
+    shutil.copy(source.with_suffix(".json"), tmp_path)
+    shutil.copytree(source, tmp_path / name)
+    new = report.write(tmp_path / f"{name}.json", tmp_path / name).splitlines()
+    assert len(old := (source / "report.md").read_text().splitlines()) > 10
+    assert [line for line in old if not any(one.startswith(line.rstrip(" |")) for one in new)] == []
+
+
 def test_an_experiment_end_to_end(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arms, the second play of one of them, and a second call that finds nothing left to do."""
     asked: list[tuple[str, ...]] = []
@@ -412,14 +450,21 @@ def test_an_experiment_end_to_end(folder: Path, tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(experiment, "_seedbench", called)
     short = ["--max-new-tokens", "8", "--max-steps", "2"]
-    plan = {"title": "t", "start": str(folder), "env": "alfworld", "seeds": [3], "control": "",
-            "eval": ["--split", "seen", "--limit", "1", *short], "again": {"a": ["--skill", "static"]},
+    plan = {"title": "t", "start": str(folder), "env": "deepsearch", "seeds": [3], "control": "",
+            "eval": ["--split", "seen", "--limit", "1", "--trials", "2", *short], "again": {"a": ["--skill", "static"]},
             "arms": {"a": ["grpo", "--updates", "1", "--tasks", "1", "--group", "2", *short]}}  # fmt: skip
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
     kept = experiment.run(path, tmp_path / "work", 1)
     told = json.loads((kept / "a" / "3" / "outcomes.json").read_text())
-    assert set(told) == {"seen", "seen*"} and told["seen"]["won"] == told["seen*"]["won"] == "0"
+    assert set(told) == {"seen", "seen*"} and told["seen"]["won"] == told["seen*"]["won"] == "00"
+    assert told["seen"]["trials"] == 2 and set(told["seen"]["metrics"]) == {
+        "searches",
+        "visits",
+        "f1",
+        "evidence",
+        "precision",
+    }
     assert set(json.loads((kept / "start" / "3" / "outcomes.json").read_text())) == {"seen"}
     assert [args[0] for args in asked] == ["eval", "train", "eval", "eval"] and "--skill" in asked[3]
     configs = [json.loads((tmp_path / "work" / "a" / "3" / n / "run.json").read_text()) for n in ("eval", "again")]
