@@ -4,11 +4,11 @@
 
 A plan is a JSON file: `start` (a model), `env`, `arms` (name -> arguments of `seedbench train`), `seeds`, `eval`
 (arguments of `seedbench eval`), `control` (the arm that others are compared with, "" for the start alone); and where
-they are needed `contrasts` (pairs of arms whose two endpoints are compared) and `again` (arm -> arguments of a second
-`seedbench eval`, whose splits are kept under their names with a star). What every run leaves that is worth keeping
-(metrics.jsonl, outcomes of all tasks) goes into a folder beside the plan, named like it; seedbench.baselines.report
-reads that folder alone. Runs that are there are not run again, and one that was killed goes on, so the same command
-resumes.
+they are needed `contrasts` (pairs of arms whose two endpoints are compared) and `again` (an arm, or start -> arguments
+of a second `seedbench eval`, whose splits are kept under their names with a star). What every run leaves that is worth
+keeping (metrics.jsonl, outcomes of all tasks) goes into a folder beside the plan, named like it;
+seedbench.baselines.report reads that folder alone. Runs that are there are not run again, and one that was killed goes
+on, so the same command resumes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Plan:
             raise SeedbenchError(f"{path}: the arm {empty[0]!r} names no algorithm: begin it with grpo, say.")
         if plan.control and plan.control not in plan.arms:
             raise SeedbenchError(f"{path}: the control {plan.control!r} is none of the arms.")
-        named = {arm for pair in plan.contrasts for arm in pair} | set(plan.again)
+        named = {arm for pair in plan.contrasts for arm in pair} | set(plan.again) - {"start"}
         if strange := sorted(named - set(plan.arms)):
             raise SeedbenchError(f"{path}: {strange[0]!r} in contrasts or again is none of the arms.")
         if any(len(pair) != 2 for pair in plan.contrasts):

@@ -121,7 +121,7 @@ def write(path: Path, kept: Path) -> str:
 
 
 def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
-    splits = list(next(iter(arms["start"].runs.values())))
+    splits = [name for name in next(iter(arms["start"].runs.values())) if "*" not in name]
     more = measured(arms)
     heads = [*splits, AREA, *(f"score, {s}" for s in splits), "steps", "invalid", *(LATE.get(n, n) for n in more)]
     lines = ["| arm | runs | " + " | ".join(heads) + " |", "|---" * (len(heads) + 2) + "|"]

@@ -186,11 +186,14 @@ def test_options_of_another_page_are_refused(folder: Path, tmp_path: Path) -> No
 
 def test_signal_of_sspo_end_to_end(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     some = {k: v for k, v in SMALL.items() if k != "analysis_tokens"} | {"page": "sspo", "env": "searchqa"}
-    options = signal.SignalOptions(str(folder), tmp_path / "out.json", work=tmp_path / "work", batches=3, **some)
-    signal.main(options)
+    some |= {"work": tmp_path / "work", "batches": 3}
+    with pytest.raises(SeedbenchError) as error:
+        signal.main(signal.SignalOptions(str(folder), tmp_path / "out.json", teacher="tiny", **some))
+    one_sentence(error, "another tokenizer")
+    signal.main(signal.SignalOptions(str(folder), tmp_path / "out.json", teacher=str(folder), **some))
     said, one = capsys.readouterr().out, json.loads((tmp_path / "out.json").read_text())["checkpoints"][0]
     assert all(f"\n{term} " in said for term in ("sspo", "direct", "added", "added_shuffled"))
-    assert "cosine with added" in said and "weight_capped: sspo" in said
+    assert one["teacher"] == one["revision"] and "cosine with added" in said and "weight_capped: sspo" in said
     again = signal.recomputed(one, 0)["added"]
     assert again["norm"]["value"] == pytest.approx(one["figures"]["added"]["norm"]["value"], rel=1e-3) != 0
 
@@ -350,14 +353,17 @@ def test_power_of_the_paired_test() -> None:
     assert report.power(0.17, 25, report.detectable(0.17, 25)) == pytest.approx(0.8, abs=1e-6)
 
 
-PLANS = sorted((Path(experiment.__file__).parent / "results").glob("seed-*.json"))
+RESULTS = Path(experiment.__file__).parent / "results"
+PLANS = sorted(p for p in RESULTS.glob("*.json") if p.name.startswith(("seed-alfworld", "sspo-deepsearch")))
+SHORTER = {"half": {"updates": 8}}  # SSPO at half of GRPO's updates, rounded up
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda p: p.stem)
 def test_plans_are_ones_that_can_be_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every arm's flags are understood, and all arms have as many updates, episodes and mini-batches."""
+    """Every arm's flags are understood, and all arms have as many updates, episodes and mini-batches, but for SHORTER;
+    second plays have flags of `seedbench eval`."""
     from seedbench import cli
-    from seedbench.commands import train
+    from seedbench.commands import runs, train
 
     told: list[Any] = []
     monkeypatch.setattr(train._Common, "run", lambda self, page, args: told.append(args))
@@ -365,11 +371,18 @@ def test_plans_are_ones_that_can_be_run(path: Path, monkeypatch: pytest.MonkeyPa
     for arm in plan.arms.values():
         cli.main(["train", *arm, "--env", plan.env, "--model", plan.start, "--seed", "0", "--out", "x"])
     shared = [f.name for f in dataclasses.fields(Args) if f.name != "deal_seed"]
-    assert all(getattr(a, name) == getattr(told[0], name) for a in told for name in shared)
+    for arm, args in zip(plan.arms, told, strict=True):
+        assert SHORTER.get(arm, {}) == {n: v for n in shared if (v := getattr(args, n)) != getattr(told[0], n)}, arm
     assert len(plan.arms) == len(told) == len({(type(a), json.dumps(dataclasses.asdict(a))) for a in told})
     assert len(set(plan.seeds)) == len(plan.seeds) and "--temperature" in plan.eval
-    control, again = (dataclasses.asdict(told[list(plan.arms).index(n)]) for n in ("grpo", "again"))
-    assert {k for k in control if control[k] != again[k]} == {"deal_seed"}
+    if "again" in plan.arms:
+        control, again = (dataclasses.asdict(told[list(plan.arms).index(n)]) for n in ("grpo", "again"))
+        assert {k for k in control if control[k] != again[k]} == {"deal_seed"}
+    played: list[Any] = []
+    monkeypatch.setattr(runs.Eval, "__call__", lambda self: played.append(self))
+    for flags in plan.again.values():
+        cli.main(["eval", "--agent", "expert", "--env", plan.env, "--out", "x", *plan.eval, *flags])
+    assert all(p.temperature == 0.6 and p.trials == 4 for p in played) or "sspo" not in path.name
 
 
 def test_report_compares_pairs_and_shows_second_plays(tmp_path: Path) -> None:
@@ -451,7 +464,8 @@ def test_an_experiment_end_to_end(folder: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(experiment, "_seedbench", called)
     short = ["--max-new-tokens", "8", "--max-steps", "2"]
     plan = {"title": "t", "start": str(folder), "env": "deepsearch", "seeds": [3], "control": "",
-            "eval": ["--split", "seen", "--limit", "1", "--trials", "2", *short], "again": {"a": ["--skill", "static"]},
+            "eval": ["--split", "seen", "--limit", "1", "--trials", "2", *short],
+            "again": {"a": ["--skill", "static"], "start": ["--trials", "3"]},
             "arms": {"a": ["grpo", "--updates", "1", "--tasks", "1", "--group", "2", *short]}}  # fmt: skip
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
@@ -465,9 +479,12 @@ def test_an_experiment_end_to_end(folder: Path, tmp_path: Path, monkeypatch: pyt
         "evidence",
         "precision",
     }
-    assert set(json.loads((kept / "start" / "3" / "outcomes.json").read_text())) == {"seen"}
-    assert [args[0] for args in asked] == ["eval", "train", "eval", "eval"] and "--skill" in asked[3]
+    start = json.loads((kept / "start" / "3" / "outcomes.json").read_text())
+    assert set(start) == {"seen", "seen*"} and (start["seen"]["trials"], start["seen*"]["trials"]) == (2, 3)
+    assert [args[0] for args in asked] == ["eval", "eval", "train", "eval", "eval"] and "--skill" in asked[4]
     configs = [json.loads((tmp_path / "work" / "a" / "3" / n / "run.json").read_text()) for n in ("eval", "again")]
     assert [c["config"]["skill"] for c in configs] == ["", "static"]
     experiment.run(path, tmp_path / "work", 1)
-    assert len(asked) == 4
+    assert len(asked) == 5
+    said = report.write(path, kept)
+    assert "| arm | runs | seen | area" in said and "- start, seen, played with --trials 3: 0.000" in said
