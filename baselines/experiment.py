@@ -4,11 +4,11 @@
 
 A plan is a JSON file: `start` (a model), `env`, `arms` (name -> arguments of `seedbench train`), `seeds`, `eval`
 (arguments of `seedbench eval`), `control` (the arm that others are compared with, "" for the start alone); and where
-they are needed `contrasts` (pairs of arms whose two endpoints are compared) and `again` (arm -> arguments of a second
-`seedbench eval`, whose splits are kept under their names with a star). What every run leaves that is worth keeping
-(metrics.jsonl, outcomes of all tasks) goes into a folder beside the plan, named like it; seedbench.baselines.report
-reads that folder alone. Runs that are there are not run again, and one that was killed goes on, so the same command
-resumes.
+they are needed `contrasts` (pairs of arms whose two endpoints are compared) and `again` (an arm, or start -> arguments
+of a second `seedbench eval`, whose splits are kept under their names with a star). What every run leaves that is worth
+keeping (metrics.jsonl, outcomes of all tasks) goes into a folder beside the plan, named like it;
+seedbench.baselines.report reads that folder alone. Runs that are there are not run again, and one that was killed goes
+on, so the same command resumes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Plan:
             raise SeedbenchError(f"{path}: the arm {empty[0]!r} names no algorithm: begin it with grpo, say.")
         if plan.control and plan.control not in plan.arms:
             raise SeedbenchError(f"{path}: the control {plan.control!r} is none of the arms.")
-        named = {arm for pair in plan.contrasts for arm in pair} | set(plan.again)
+        named = {arm for pair in plan.contrasts for arm in pair} | set(plan.again) - {"start"}
         if strange := sorted(named - set(plan.arms)):
             raise SeedbenchError(f"{path}: {strange[0]!r} in contrasts or again is none of the arms.")
         if any(len(pair) != 2 for pair in plan.contrasts):
@@ -136,15 +136,16 @@ def _played(plan: Plan, job: Job, model: str, folder: Path, more: list[str]) -> 
 
 
 def outcomes(run: Path) -> dict[str, Any]:
-    """Per split of a finished run: won tasks as a string of 0 and 1 in manifest order, mean steps, invalid rate, and
-    the environment's own figures (evidence, searches and visits of deep search, say)."""
+    """Per split of a finished run: won episodes as a string of 0 and 1, tasks in manifest order and the trials of each
+    together; mean steps, invalid rate, and means of what else the environment measures."""
     from seedbench import record
 
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))["results"]
     told: dict[str, Any] = {
         r["split"]: {"won": "", "score": r["score"]["mean"], "steps": r["steps"]["mean"],
-                     "invalid_rate": r["invalid_rate"],
-                     "metrics": {k: v for k, v in r["metrics"].items() if isinstance(v, int | float)}} for r in results
+                     "invalid_rate": r["invalid_rate"], "trials": r["attempted"] // r["tasks"],
+                     "metrics": {k: v for k, v in r["metrics"].items() if isinstance(v, int | float)}}
+        for r in results
     }  # fmt: skip
     for line in record.read_lines(run / "trajectories.jsonl.gz"):
         told[line["split"]]["won"] += str(int(line["success"]))

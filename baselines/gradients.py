@@ -1,4 +1,4 @@
-"""Gradients of the terms of SEED and of its controls, on one and the same batch of episodes.
+"""Gradients of terms on one and the same batch of episodes: what all pages share, and those of SEED and its controls.
 
     pg        GRPO's clipped policy loss
     own       the distillation term, the teacher reading the present weights' own lesson on the episode (SEED)
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,10 +23,9 @@ from seedbench.baselines.grpo import advantages, policy_loss
 from seedbench.baselines.seed import distillation
 from seedbench.baselines.skills import hindsight
 from seedbench.core import SeedbenchError, Trajectory, stream
-from seedbench.rollout import Episode
 from seedbench.train.args import Args
 from seedbench.train.hints import SeedArgs
-from seedbench.train.rows import Row, batch_of, passes, rows_of
+from seedbench.train.rows import Batch, Row, batch_of, passes, rows_of
 from seedbench.train.scoring import Scores, hinted
 
 if TYPE_CHECKING:
@@ -35,45 +34,26 @@ if TYPE_CHECKING:
     from seedbench.baselines.player import Player
     from seedbench.policy.hf import HFPolicy
 
-TERMS: Sequence[str] = ("pg", "own", "rules", "fixed", "shuffled")
-Terms = Callable[..., tuple[np.ndarray, dict[str, float]]]  # (player, args, played, rows, number), as `terms` below
+Term = Callable[["Tensor", list[Row]], "Tensor"]  # log-probabilities and rows of a pass to its part of a loss
+TERMS = ("pg", "own", "rules", "fixed", "shuffled")
+DIFFERENCES: dict[str, tuple[str, str]] = {}
+BESIDE = ("pg", "fixed")  # terms whose cosine with each other one is printed
+LAMBDAS = (0.01, 0.1, 1.0)
 
 
-Losses = Callable[["Tensor", list[Row]], Sequence["Tensor"]]  # (N,) log-probabilities of a pass's rows to each term
-
-
-def gradients(policy: HFPolicy, args: Args, rows: list[Row], terms: int, losses: Losses) -> np.ndarray:
-    """(K, P) float32: the gradient of each of the K terms over all rows. One forward pass serves all terms."""
+def gradients(policy: HFPolicy, args: Args, rows: list[Row], terms: Sequence[Term]) -> np.ndarray:
+    """(K, P) float32: the gradient of each term over all rows; one forward pass serves all terms."""
     import torch
 
     weights = [p for p in policy.model.parameters() if p.requires_grad]
-    found = torch.zeros(terms, sum(w.numel() for w in weights))
+    found = torch.zeros(len(terms), sum(w.numel() for w in weights))
     for some in passes(rows, args.token_budget):
         logp, _ = policy.score([r.prompt_ids for r in some], [r.completion_ids for r in some], args.temperature)
-        for k, loss in enumerate(losses(logp, some)):
-            found[k] += _flat(loss, weights)
+        for k, term in enumerate(terms):
+            found[k] += _flat(term(logp, some), weights)
     if not bool(torch.isfinite(found).all()):
         raise SeedbenchError("A gradient is not finite: the model's weights or its log-probabilities are broken.")
     return found.numpy()
-
-
-def seed_losses(args: SeedArgs, rows: list[Row], teachers: Mapping[str, Scores]) -> Losses:
-    """GRPO's loss, then the distillation term for each teacher; the one named `fixed` has its gate fixed. Rows come
-    with their advantages."""
-    total = sum(len(row.completion_ids) for row in rows)
-    taught = {name: sum(map(len, scores)) for name, scores in teachers.items()}
-    place = {id(row): i for i, row in enumerate(rows)}
-
-    def losses(logp: Tensor, some: list[Row]) -> list[Tensor]:
-        found = [policy_loss(logp, batch_of(some, total, 0, logp.device), args)[0].sum() / max(total, 1)]
-        for name, scores in teachers.items():
-            for row in some:
-                row.logp_teacher = scores[place[id(row)]]
-            gated = dataclasses.replace(args, gate="fixed") if name == "fixed" else args
-            found.append(distillation(logp, batch_of(some, total, taught[name], logp.device), gated)[0])
-        return found
-
-    return losses
 
 
 def _flat(loss: Tensor, weights: list[Tensor]) -> Tensor:
@@ -85,36 +65,61 @@ def _flat(loss: Tensor, weights: list[Tensor]) -> Tensor:
     ]).cpu()  # fmt: skip
 
 
-def measure(player: Player, args: Args, number: int, terms: Terms) -> tuple[np.ndarray, dict[str, float]]:
-    """Batch `number`, independent of every other: its (K, P) gradients, and what it was like."""
-    tasks = player.draw(args.tasks, "signal-tasks", args.seed, number)
-    seed = stream("signal", args.seed, number)
-    played = player.play([Episode(task, seed, k) for task in tasks for k in range(args.group)])
-    rows = rows_of(played, [g for g in range(args.tasks) for _ in range(args.group)], args.reward, args.reward_scale)
+def term(rows: Sequence[Row], scores: Scores, loss: Callable[[Tensor, Batch], Tensor]) -> Term:
+    """The part of a pass in a loss over all rows, whose teacher's log-probabilities are `scores`."""
+    place = {id(row): i for i, row in enumerate(rows)}
+    total, taught = max(1, sum(len(row.completion_ids) for row in rows)), sum(map(len, scores))
+
+    def part(logp: Tensor, some: list[Row]) -> Tensor:
+        for row in some:
+            row.logp_teacher = scores[place[id(row)]]
+        return loss(logp, batch_of(some, total, taught, logp.device))
+
+    return part
+
+
+def policy_gradient(rows: Sequence[Row], args: Args) -> Term:
+    """GRPO's."""
+    return term(rows, [()] * len(rows), lambda logp, batch: policy_loss(logp, batch, args)[0].sum() / batch.total)
+
+
+def judged(played: Sequence[Trajectory], groups: Sequence[int], args: Args) -> list[Row]:
+    """Rows with their advantages."""
+    rows = rows_of(played, groups, args.reward, args.reward_scale)
     for row, value in zip(rows, advantages(rows, args), strict=True):
         row.advantage = value
-    found, figures = terms(player, args, played, rows, number)
-    return found, {
+    return rows
+
+
+def described(played: Sequence[Trajectory], rows: Sequence[Row], teachers: Mapping[str, Scores]) -> dict[str, float]:
+    """What a batch was like; of each teacher the share of tokens that it scored, and how far it is from the student."""
+    tokens = sum(len(row.completion_ids) for row in rows)
+    figures = {
         "success": sum(t.success for t in played) / len(played),
         "errors": sum(t.ended == "error" for t in played),
         "rows": len(rows),
-        "tokens": sum(len(row.completion_ids) for row in rows),
+        "tokens": tokens,
         "with_advantage": sum(bool(row.advantage) for row in rows) / max(1, len(rows)),
-        **figures,
     }
+    for name, scores in teachers.items():  # at the weights that played the student's log-probability is the sampled one
+        gaps = [t - s for row, told in zip(rows, scores, strict=True) if told
+                for t, s in zip(told, row.logp_old, strict=True)]  # fmt: skip
+        figures[f"coverage:{name}"] = len(gaps) / max(1, tokens)
+        figures[f"gap:{name}"] = float(np.mean(gaps)) if gaps else 0.0
+    return figures
 
 
 def terms(
-    player: Player, args: Any, played: Sequence[Trajectory], rows: list[Row], number: int
+    player: Player, args: SeedArgs, played: Sequence[Trajectory], groups: Sequence[int], number: int
 ) -> tuple[np.ndarray, dict[str, float]]:
-    """The gradients of TERMS on given episodes, and what their lessons were like."""
+    """The gradients of TERMS on given episodes, and what these were like."""
+    rows = judged(played, groups, args)
     live = [i for i, t in enumerate(played) if t.ended != "error"]
     some = [played[i] for i in live]
     own, cost = hindsight.analyse(player.policy, some, args.analysis_tokens)
-    ruled = hindsight.by_rule(player.exam.make(), some)
     skills = {
         "own": own,
-        "rules": ruled,
+        "rules": hindsight.by_rule(player.exam.make(), some),
         "shuffled": hindsight.shuffle(own, some, stream("shuffle", args.seed, number)),
     }
     teachers: dict[str, Scores] = {"fixed": [row.logp_old for row in rows]}
@@ -124,16 +129,11 @@ def terms(
             player.policy, player.exam.prompt, args, rows, [hints.get(row.trajectory) or None for row in rows]
         )
     teachers = {name: teachers[name] for name in TERMS[1:]}
-    figures = {"parse_rate": cost["parsed"] / max(1.0, cost["analysed"])} | beside(rows, teachers)
-    return gradients(player.policy, args, rows, len(TERMS), seed_losses(args, rows, teachers)), figures
 
+    def taught(name: str) -> Term:
+        gated = dataclasses.replace(args, gate="fixed") if name == "fixed" else args
+        return term(rows, teachers[name], lambda logp, batch: distillation(logp, batch, gated)[0])
 
-def beside(rows: list[Row], teachers: Mapping[str, Scores]) -> dict[str, float]:
-    """Each teacher's share of the tokens, and its mean distance from the student at the weights that played."""
-    tokens = sum(len(row.completion_ids) for row in rows)
-    figures = {f"coverage:{name}": sum(map(len, scores)) / max(1, tokens) for name, scores in teachers.items()}
-    for name, scores in teachers.items():  # at the weights that played the student's log-probability is the sampled one
-        gaps = [t - s for row, told in zip(rows, scores, strict=True) if told
-                for t, s in zip(told, row.logp_old, strict=True)]  # fmt: skip
-        figures[f"gap:{name}"] = float(np.mean(gaps)) if gaps else 0.0
-    return figures
+    found = gradients(player.policy, args, rows, [policy_gradient(rows, args), *map(taught, teachers)])
+    figures = described(played, rows, teachers) | {"parse_rate": cost["parsed"] / max(1.0, cost["analysed"])}
+    return found, figures

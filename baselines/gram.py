@@ -15,8 +15,8 @@ rather than too narrow.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,6 +56,14 @@ def gram(gradients: Sequence[np.ndarray]) -> np.ndarray:
         piece = flat[:, start : start + 4096].astype(np.float64)
         result += piece @ piece.T
     return result.reshape(K, N, K, N)
+
+
+def extended(dots: np.ndarray, terms: Sequence[str], differences: Mapping[str, tuple[str, str]]) -> np.ndarray:
+    """(K, N, K, N) dot products, and those of the differences of two terms each after them: (K + D, N, K + D, N)."""
+    ways = np.eye(len(terms))
+    more = [ways[terms.index(a)] - ways[terms.index(b)] for a, b in differences.values()]
+    whole = np.concatenate([ways, np.reshape(more, (len(more), len(terms)))])
+    return np.asarray(np.einsum("ia,anbm,jb->injm", whole, dots, whole, optimize=True))
 
 
 def resamples(n: int, seed: int, draws: int = DRAWS) -> np.ndarray:
@@ -125,3 +133,25 @@ def unpacked(values: Sequence[float], terms: int) -> np.ndarray:
 def plain(found: Mapping[str, Mapping[str, Figure]]) -> dict[str, dict[str, dict[str, float | None]]]:
     """`report`'s figures as JSON holds them."""
     return {a: {name: f._asdict() for name, f in some.items()} for a, some in found.items()}
+
+
+def lines(one: Mapping[str, Any], beside: Sequence[str]) -> Iterator[str]:
+    """Text of the figures of one checkpoint of signal.py's file, with the cosines with the terms `beside`."""
+    mean = {k: float(np.mean([b[k] for b in one["batches"]])) for k in one["batches"][0]}
+    wide = max(map(len, one["figures"]))
+    read = f"parse rate {mean['parse_rate']:.3f}, " if "parse_rate" in mean else ""
+    yield (f"{one['model']}: {len(one['batches'])} batches, success {mean['success']:.3f}, {read}"
+           f"rows with an advantage {mean['with_advantage']:.3f}")  # fmt: skip
+    sizes = [f"|{w:g} term|/|pg|" for w in one["lambdas"]]
+    yield " ".join([f"{'term':{wide}} {'signal share':26}", *(f"{f'cosine with {b}':26}" for b in beside), "coverage",
+                    *(f"{s:>15}" for s in sizes)])  # fmt: skip
+    for term, figures in one["figures"].items():
+        known = {name: Figure(**f) for name, f in figures.items()}
+        cells = [str(known[n]) if n in known else "-" for n in ("signal", *(f"cosine:{b}" for b in beside))]
+        large = [known[f"size@{w:g}"].value for w in one["lambdas"] if f"size@{w:g}" in known]
+        covered = f"{mean[f'coverage:{term}']:.3f}" if f"coverage:{term}" in mean else "-"
+        yield " ".join([f"{term:{wide}}", *(f"{c:26}" for c in cells), f"{covered:8}",
+                        *(f"{'-' if s is None else format(s, '.4f'):>15}" for s in large)])  # fmt: skip
+    for name in ("weight_mean", "weight_capped", "teacher_agrees"):
+        if told := {key.split(":")[1]: value for key, value in mean.items() if key.startswith(f"{name}:")}:
+            yield f"{name}: " + ", ".join(f"{term} {value:.3f}" for term, value in told.items())

@@ -11,19 +11,18 @@ answer that cannot be read, say) the plain play stands in its place: what a poli
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tyro
 
 from seedbench import stats
+from seedbench.baselines.probe import Options
 from seedbench.core import SeedbenchError, Task, Trajectory, stream
 from seedbench.rollout import Episode
-from seedbench.train import folder
 from seedbench.train.hints import SeedArgs
 
 if TYPE_CHECKING:
@@ -169,51 +168,27 @@ def text(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main(
-    model: str,
-    out: Path,
-    env: str = "alfworld",
-    split: str = "train",
-    data: str = "mini",
-    tasks: int = 150,
-    seed: int = 0,
-    max_new_tokens: int = 64,
-    analysis_tokens: int = 128,
-    max_steps: int | None = None,
-    slots: int = 64,
-    device: str = "auto",
-    threads: int = 0,
-) -> None:
-    """Success at temperature 1 without a lesson, with the lesson of the own episode, of another's, and of the bank.
+@dataclass(frozen=True)
+class GapOptions(Options):
+    """Success at temperature 1 without a lesson, with the lesson of the own episode, of another's, and of the bank."""
 
-    Args:
-        model: fresh, tiny, a folder or a hub id.
-        out: JSON file to write.
-        env: Which environment, by its short name.
-        split: Which split's tasks.
-        data: mini, or the folder of published files.
-        tasks: How many tasks, drawn by the seed.
-        seed: Seed of tasks, sampled tokens and shuffled lessons.
-        max_new_tokens: Longest reply.
-        analysis_tokens: Longest lesson that the policy writes.
-        max_steps: Step limit of an episode; by default the environment's.
-        slots: Episodes under way at a time.
-        device: auto, cpu or cuda.
-        threads: PyTorch's CPU threads; 0 chooses.
-    """
-    args = SeedArgs(model=model, env=env, data=data, tasks=tasks, seed=seed, max_new_tokens=max_new_tokens,
-                    analysis_tokens=analysis_tokens, max_steps=max_steps, slots=slots, device=device,
-                    threads=threads)  # fmt: skip
-    folder.make(out.parent)  # before the play, whose figures would be lost
-    if out.is_dir() or not os.access(out.parent, os.W_OK):
-        raise SeedbenchError(f"--out {out} cannot be written: name a file in a folder that can be.")
-    result = measure(args, split)
-    out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    split: str = "train"
+    """Which split's tasks."""
+    analysis_tokens: int = 128
+    """Longest lesson that the policy writes."""
+
+
+def main(options: GapOptions) -> None:
+    """Measure, write and print."""
+    args = options.settings(SeedArgs, analysis_tokens=options.analysis_tokens)
+    options.writable()
+    result = measure(args, options.split)
+    options.write(result, indent=1)
     print(text(result))
 
 
 if __name__ == "__main__":
     try:
-        tyro.cli(main)
+        main(tyro.cli(GapOptions))
     except SeedbenchError as error:
         sys.exit(f"error: {error}")

@@ -3,28 +3,25 @@
     python -m seedbench.baselines.report baselines/results/grpo-alfworld.json
 
 Figures are fractions. A run counts as one observation: differences between arms are paired by seed and have a
-t-interval over seeds. Against the start each run has an exact McNemar test on its tasks, adjusted over seeds (Holm).
+t-interval over seeds. Against the start each run has an exact McNemar test on its tasks (with several trials a task, an
+exact sign-flip test of trials won), adjusted over seeds (Holm). What else the environment measured, and how training
+ended, is described beside it.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from seedbench import stats
+from seedbench.baselines.arms import AREA, FINAL, LAST, LATE, Arm, measured
 from seedbench.baselines.experiment import Plan
-from seedbench.train.log import read
 
-AREA = "area under the training curve"
-FINAL = "all splits"
-TRAINING = ("grad_norm", "entropy")  # of metrics.jsonl: means over a run's last LATE updates
-LATE = 5
 FEWEST = 3  # runs that an interval over runs takes
 
 
@@ -88,49 +85,27 @@ def detectable(sd: float, pairs: int, wanted: float = 0.8, level: float = 0.05) 
     return float(brentq(lambda effect: power(sd, pairs, effect, level) - wanted, 0.0, 20 * sd))
 
 
-class Arm:
-    """All finished runs of an arm, by seed."""
-
-    def __init__(self, folder: Path):
-        self.runs: dict[int, dict[str, Any]] = {}
-        self.curves: dict[int, list[float]] = {}
-        self.late: list[dict[str, float]] = []
-        for run in sorted(folder.glob("*"), key=lambda p: int(p.name)):
-            if (run / "outcomes.json").is_file():
-                self.runs[int(run.name)] = json.loads((run / "outcomes.json").read_text(encoding="utf-8"))
-                if (run / "metrics.jsonl").is_file():
-                    lines = read(run / "metrics.jsonl")
-                    self.curves[int(run.name)] = [line["success"] for line in lines]
-                    self.late.append({k: float(np.mean([line[k] for line in lines[-LATE:]]))
-                                      for k in TRAINING if all(k in line for line in lines)})  # fmt: skip
-
-    def rates(self, split: str) -> dict[int, float]:
-        """Success by seed; of AREA, the mean success over all updates' episodes; of FINAL, over all splits' tasks."""
-        if split == AREA:
-            return {seed: float(np.mean(curve)) for seed, curve in self.curves.items()}
-        if split == FINAL:
-            won = {seed: "".join(f["won"] for name, f in run.items() if "*" not in name)
-                   for seed, run in self.runs.items()}  # fmt: skip
-        else:
-            won = {seed: run[split]["won"] for seed, run in self.runs.items()}
-        return {seed: w.count("1") / len(w) for seed, w in won.items()}
-
-
 def difference(a: Arm, b: Arm, split: str) -> Gap:
     """a - b over the seeds that both have."""
-    first, second = a.rates(split), b.rates(split)
+    return _gap(a.rates(split), b.rates(split))
+
+
+def _gap(first: Mapping[int, float], second: Mapping[int, float]) -> Gap:
     seeds = sorted(set(first) & set(second))
     return paired([first[s] for s in seeds], [second[s] for s in seeds])
 
 
 def against_start(arm: Arm, start: Arm, split: str) -> list[tuple[int, int, int, float]]:
-    """(seed, tasks won by the run alone, by the start alone, Holm's p) of every run."""
-    rows = []
+    """(seed, tasks on which the run won more trials, on which the start did, Holm's p) of every run."""
+    rows, found = [], []
     for seed in sorted(set(arm.runs) & set(start.runs)):
-        pairs = list(zip(arm.runs[seed][split]["won"], start.runs[seed][split]["won"], strict=True))
-        rows.append((seed, pairs.count(("1", "0")), pairs.count(("0", "1"))))
-    adjusted = stats.holm([stats.mcnemar_exact(b, c) for _, b, c in rows])
-    return [(*row, p) for row, p in zip(rows, adjusted, strict=True)]
+        mine, other = arm.runs[seed][split], start.runs[seed][split]
+        k = mine.get("trials", 1)
+        gaps = [mine["won"][i : i + k].count("1") - other["won"][i : i + k].count("1")
+                for i in range(0, len(mine["won"]), k)]  # fmt: skip
+        rows.append((seed, sum(g > 0 for g in gaps), sum(g < 0 for g in gaps)))
+        found.append(stats.sign_flip(gaps))  # with one trial a task McNemar's
+    return [(*row, p) for row, p in zip(rows, stats.holm(found), strict=True)]
 
 
 def write(path: Path, kept: Path) -> str:
@@ -146,25 +121,30 @@ def write(path: Path, kept: Path) -> str:
 
 
 def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
-    splits = list(next(iter(arms["start"].runs.values())))
-    lines = [
-        "| arm | runs | " + " | ".join([*splits, AREA, *(f"score, {s}" for s in splits), "steps", "invalid"]) + " |",
-        "|---" * (2 * len(splits) + 5) + "|",
-    ]
+    splits = [name for name in next(iter(arms["start"].runs.values())) if "*" not in name]
+    more = measured(arms)
+    heads = [*splits, AREA, *(f"score, {s}" for s in splits), "steps", "invalid", *(LATE.get(n, n) for n in more)]
+    lines = ["| arm | runs | " + " | ".join(heads) + " |", "|---" * (len(heads) + 2) + "|"]
     for name, arm in arms.items():
         cells = [_mean(list(arm.rates(s).values())) for s in (*splits, AREA)]
         cells += [_mean([run[s]["score"] for run in arm.runs.values()]) for s in splits]
         last = [run[splits[-1]] for run in arm.runs.values()]
         cells += [f"{np.mean([x[k] for x in last]):.3g}" for k in ("steps", "invalid_rate")]
+        cells += [_mean(list(arm.described(n).values())) for n in more]
         lines.append(f"| {name} | {len(arm.runs)} | " + " | ".join(cells) + " |")
-    lines += ["", "mean ± standard deviation over seeds; steps and invalid replies are those of the last split.", ""]
-    lines += _further(arms, splits)
+    late = "".join(f" {LATE[n].capitalize()}: mean over the last {LAST} updates." for n in more if n in LATE)
+    lines += [
+        "",
+        f"mean ± standard deviation over seeds; steps and invalid replies are those of the last split.{late}",
+        "",
+    ]
     for name in plan.arms:
         for split in splits:
             lines.append(f"- {name} - start, {split}: {difference(arms[name], arms['start'], split)}")
             each = against_start(arms[name], arms["start"], split)
             told = "; ".join(f"seed {seed}: +{b} -{c}, p {p:.2g}" for seed, b, c, p in each)
-            lines.append(f"  - exact McNemar of each run, Holm over seeds: {told}")
+            many = any(run[split].get("trials", 1) > 1 for run in arms[name].runs.values())
+            lines.append(f"  - exact {'sign-flip test' if many else 'McNemar'} of each run, Holm over seeds: {told}")
     others = [name for name in plan.arms if plan.control and name != plan.control]
     if others:
         lines += ["", f"Against {plan.control}, paired by seed:", ""]
@@ -173,6 +153,11 @@ def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
         known = [g.p if math.isfinite(g.p) else 1.0 for g in gaps]
         for name, gap, p in zip(others, gaps, stats.holm(known), strict=True):
             lines.append(f"- {split}, {name}: {gap}, Holm {p:.3g}; sd of a pair {gap.sd:.3f}{_power(gap)}")
+    if others and more:
+        lines += ["", f"Described against {plan.control}, without claims:", ""]
+    for name in others:
+        gaps_of = [f"{LATE.get(n, n)} {_gap(arms[name].described(n), arms[plan.control].described(n))}" for n in more]
+        lines += [f"- {name}: {'; '.join(gaps_of)}"] if gaps_of else []
     for one, other in plan.contrasts:
         gaps = [difference(arms[one], arms[other], split) for split in (FINAL, AREA)]
         adjusted = stats.holm([g.p if math.isfinite(g.p) else 1.0 for g in gaps])
@@ -185,22 +170,6 @@ def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
             mean = _mean(list(arms[name].rates(f"{split}*").values()))
             lines += ["", f"- {name}, {split}, played with {' '.join(flags)}: {mean}"]
     return lines
-
-
-def _further(arms: dict[str, Arm], splits: list[str]) -> list[str]:
-    """A table of the environment's own figures, where every run has some, and of how training ended."""
-    every = [run[split].get("metrics", {}) for arm in arms.values() for run in arm.runs.values() for split in splits]
-    names = sorted(set.intersection(*map(set, every))) if every else []
-    if not names:
-        return []
-    lines = ["| arm | split | steps | " + " | ".join([*names, *TRAINING]) + " |", "|---" * (len(names) + 5) + "|"]
-    for name, arm in arms.items():
-        late = [_mean([run[k] for run in arm.late if k in run]) for k in TRAINING]
-        for split in splits:
-            runs = [run[split] for run in arm.runs.values()]
-            cells = [_mean([run["steps"] for run in runs]), *(_mean([r["metrics"][k] for r in runs]) for k in names)]
-            lines.append(f"| {name} | {split} | " + " | ".join([*cells, *late]) + " |")
-    return [*lines, "", f"Training's figures are means over the last {LATE} updates.", ""]
 
 
 def _power(gap: Gap) -> str:

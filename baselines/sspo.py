@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from seedbench.baselines.anchors.fair import of_task
 from seedbench.baselines.grpo import Metrics, advantages, whole_loss
 from seedbench.baselines.skills.parse import clean
-from seedbench.core import Anchor, SeedbenchError, Trajectory
+from seedbench.core import Anchor, SeedbenchError, TextEnv, Trajectory
 from seedbench.train.hints import SspoArgs
 from seedbench.train.rows import Batch
 
@@ -65,9 +65,15 @@ def objective(policy: Any, batch: Batch, args: SspoArgs) -> tuple[Tensor, Metric
     logp, entropy = policy.score(batch.prompts, batch.completions, args.temperature)
     ratio = delta(batch, args)
     w = weight(ratio, batch.advantage, args)
-    told = dataclasses.replace(batch, advantage=ratio if args.direct else w * batch.advantage)
-    loss, metrics = whole_loss(logp, entropy, told, args)
+    loss, metrics = whole_loss(
+        logp, entropy, dataclasses.replace(batch, advantage=weighed(ratio, w, batch, args)), args
+    )
     return loss, metrics | measured(ratio, w, batch, args)
+
+
+def weighed(ratio: Tensor, w: Tensor, batch: Batch, args: SspoArgs) -> Tensor:
+    """(N,) what stands in the place of the advantage."""
+    return ratio if args.direct else w * batch.advantage
 
 
 def measured(ratio: Tensor, w: Tensor, batch: Batch, args: SspoArgs) -> Metrics:
@@ -118,11 +124,17 @@ def privileged(evidence: Sequence[Anchor], answer: str | None, args: SspoArgs) -
 
 
 def hindsight(anchors: Mapping[str, Sequence[Anchor]] | None, run: Run, trajectories: Sequence[Trajectory]) -> Told:
+    """As `tell` has it, of an update's episodes."""
+    assert isinstance(run.args, SspoArgs)
+    return tell(anchors, run.args, run.exam.make(), trajectories)
+
+
+def tell(
+    anchors: Mapping[str, Sequence[Anchor]] | None, args: SspoArgs, env: TextEnv, trajectories: Sequence[Trajectory]
+) -> Told:
     """For each failed episode what the teacher is told; the environment's own evidence where no file gives any."""
     from seedbench.train.loop import Told
 
-    args, env = run.args, run.exam.make()
-    assert isinstance(args, SspoArgs)
     hints: list[str | None] = []
     for t in trajectories:
         evidence = of_task(env, t.task) if anchors is None else anchors.get(t.task.id, ())

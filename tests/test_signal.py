@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from seedbench.core import SeedbenchError, Task
+from seedbench.core import Anchor, SeedbenchError, Task
 from seedbench.train.args import Args
 from seedbench.train.hints import SeedArgs, SspoArgs
-from seedbench.train.rows import rows_of
 from tests.command import run as command
 from tests.tiny import one_sentence, one_torch_thread, tiny_folder
 
 torch = pytest.importorskip("torch")
 gram = pytest.importorskip("seedbench.baselines.gram")
+anchor_gap = pytest.importorskip("seedbench.baselines.anchor_gap")
 gradients = pytest.importorskip("seedbench.baselines.gradients")
-gradients_sspo = pytest.importorskip("seedbench.baselines.gradients_sspo")
 hint_gap = pytest.importorskip("seedbench.baselines.hint_gap")
 signal = pytest.importorskip("seedbench.baselines.signal")
 report = pytest.importorskip("seedbench.baselines.report")
@@ -78,6 +80,13 @@ def test_dot_products_survive_their_file() -> None:
     assert np.array_equal(again, again.transpose(2, 3, 0, 1))
 
 
+def test_differences_of_terms_follow_from_the_dot_products() -> None:
+    held = sample(np.random.default_rng(1), 4, 0.5, 0.5)
+    whole = gram.extended(gram.gram(held), ["pg", "sspo"], {"added": ("sspo", "pg")})
+    assert np.allclose(whole, gram.gram([np.stack([a, b, b - a]) for a, b in held]), atol=1e-5)
+    assert np.array_equal(gram.extended(whole, ["a", "b", "c"], {}), whole)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_folder(tmp_path_factory.mktemp("tiny"), max_position_embeddings=4096)
@@ -88,19 +97,14 @@ SMALL: dict[str, Any] = {"tasks": 2, "group": 2, "max_new_tokens": 8, "max_steps
 
 def test_gradients_are_those_of_the_training_loop(folder: Path, tmp_path: Path) -> None:
     """Of the very episodes of an update, |lambda OPD| / |PG| is what --share-every logs, and |PG| its grad_norm."""
-    from types import SimpleNamespace
-
     from seedbench.baselines import grpo, seed
     from seedbench.train.loop import train
 
     seen: dict[str, np.ndarray] = {}
 
     def watched(run: Any, trajectories: Any) -> Any:
-        player: Any = SimpleNamespace(policy=run.policy, exam=run.exam)
-        rows = rows_of(trajectories, [0, 0, 1, 1], run.args.reward, run.args.reward_scale)
-        for row, value in zip(rows, grpo.advantages(rows, run.args), strict=True):
-            row.advantage = value
-        found, figures = gradients.terms(player, run.args, trajectories, rows, 0)
+        player = SimpleNamespace(policy=run.policy, exam=run.exam)
+        found, figures = gradients.terms(player, run.args, trajectories, [0, 0, 1, 1], 0)
         assert figures["coverage:rules"] == figures["coverage:fixed"] == 1 and figures["coverage:own"] == 0
         assert figures["gap:fixed"] == 0 != figures["gap:rules"]
         seen.update(zip(gradients.TERMS, found, strict=True))
@@ -119,56 +123,84 @@ def test_gradients_are_those_of_the_training_loop(folder: Path, tmp_path: Path) 
     assert not seen["own"].any() and not seen["shuffled"].any()  # random weights write no lesson
 
 
-SHORT = {name: value for name, value in SMALL.items() if name != "analysis_tokens"}
-
-
-@pytest.mark.parametrize("more", [{}, {"granularity": "token"}, {"direct": True}], ids=["sspo", "token", "direct"])
-def test_sspos_gradients_are_those_of_the_training_loop(folder: Path, tmp_path: Path, more: dict[str, Any]) -> None:
-    from functools import partial
-    from types import SimpleNamespace
-
-    from seedbench.baselines import grpo, sspo
+@pytest.mark.parametrize("way", [{}, {"granularity": "token"}, {"direct": True}], ids=["sspo", "token", "direct"])
+def test_gradients_of_sspo_are_those_of_the_training_loop(folder: Path, tmp_path: Path, way: dict[str, Any]) -> None:
+    """Of the very episodes of an update, the norm of the term that the run is of is its grad_norm."""
+    from seedbench.baselines import gradients_sspo, grpo, sspo
+    from seedbench.policy.hf import HFPolicy
     from seedbench.train.loop import train
 
-    term = next(iter(more), "sspo").replace("granularity", "token")
     seen: dict[str, np.ndarray] = {}
+    figures: dict[str, float] = {}
 
     def watched(run: Any, trajectories: Any) -> Any:
-        player: Any = SimpleNamespace(policy=run.policy, exam=run.exam)
-        rows = rows_of(trajectories, [0, 0, 1, 1], run.args.reward, run.args.reward_scale)
-        for row, value in zip(rows, grpo.advantages(rows, run.args), strict=True):
-            row.advantage = value
-        plain = SspoArgs(model=str(folder), invalid_penalty=0.5, **SHORT)
-        found, figures = gradients_sspo.terms(player, plain, trajectories, rows, 0)
-        assert all(figures[f"coverage:{name}"] == 1 for name in ("sspo", "direct", "shuffled"))  # all were lost
-        seen.update(zip(gradients_sspo.TERMS, found, strict=True))
-        untold, _ = gradients_sspo.terms(player, SspoArgs(privileged="none", **SHORT), trajectories, rows, 0)
-        assert np.array_equal(untold[0], untold[1]) and not untold[-1].any()
+        plain = dataclasses.replace(run.args, granularity="step", direct=False)
+
+        def measured(teacher: Any = None, **more: Any) -> dict[str, np.ndarray]:
+            args, player = dataclasses.replace(plain, **more), SimpleNamespace(policy=run.policy, exam=run.exam)
+            found, told = gradients_sspo.terms(player, args, trajectories, [0, 0, 1, 1], 0, teacher)
+            figures.update(told)
+            return dict(zip(gradients_sspo.TERMS, found, strict=True))
+
+        if not way:
+            other = measured(HFPolicy.load(tiny_folder(tmp_path / "other", seed=1, max_position_embeddings=4096)))
+            none = measured(privileged="none")
+            assert figures["coverage:sspo"] == 1 and none["sspo"] == pytest.approx(none["pg"], abs=1e-6)
+        seen.update(measured())
+        if not way:
+            assert np.array_equal(other["pg"], seen["pg"]) and not np.allclose(other["sspo"], seen["sspo"], atol=1e-5)
         return sspo.hindsight(None, run, trajectories)
 
-    args = SspoArgs(model=str(folder), out=str(tmp_path / "run"), updates=1, teacher_updates=1, invalid_penalty=0.5,
-                    **(SHORT | more))  # fmt: skip
-    train(args, advantages=grpo.advantages, objective=sspo.objective, hindsight=partial(watched))
+    args = SspoArgs(model=str(folder), out=str(tmp_path / "run"), env="searchqa", updates=1, invalid_penalty=0.5, **way,
+                    **{k: v for k, v in SMALL.items() if k != "analysis_tokens"})  # fmt: skip
+    train(args, advantages=grpo.advantages, objective=sspo.objective, hindsight=watched)
     line = json.loads((tmp_path / "run" / "metrics.jsonl").read_text())
-    assert line["grad_norm"] == pytest.approx(np.linalg.norm(seen[term].astype(float)), rel=1e-4)
-    assert seen["added"] == pytest.approx(seen["sspo"] - seen["pg"]) and seen["added"].any()
+    term = next(iter(way), "sspo").replace("granularity", "token")
+    assert line["grad_norm"] == pytest.approx(np.linalg.norm(seen[term].astype(float)), rel=1e-4) != 0
+    if not way:
+        assert line["weight_mean"] == pytest.approx(figures["weight_mean:sspo"])
+        assert line["weight_mean"] != pytest.approx(figures["weight_mean:shuffled"], rel=1e-3)
+        scale = np.vdot(seen["level"], seen["pg"]) / np.vdot(seen["pg"], seen["pg"])  # every episode failed
+        assert seen["level"] == pytest.approx(scale * seen["pg"], abs=1e-6) and 0 < scale < 1.2
+        assert not np.allclose(seen["sspo"], seen["level"], atol=1e-5)
+
+
+def test_evidence_is_dealt_to_other_tasks() -> None:
+    from seedbench.baselines.gradients_sspo import dealt
+
+    own = {task: [Anchor(task, task, task)] for task in "abcde"}
+    given = dealt(own, list("aabbccdd"), 3)
+    assert sorted(given) == list("abcd") == sorted(some[0].title for some in given.values())
+    assert all(some[0].title != task for task, some in given.items())
+    with pytest.raises(SeedbenchError) as error:
+        dealt(own, ["a", "a"], 0)
+    one_sentence(error, "--tasks is 1")
+
+
+def test_options_of_another_page_are_refused(folder: Path, tmp_path: Path) -> None:
+    for more, word in (({"teacher": "x"}, "--teacher"), ({"page": "sspo", "analysis_tokens": 8}, "--analysis-tokens")):
+        with pytest.raises(SeedbenchError) as error:
+            signal.SignalOptions("tiny", tmp_path / "x", **more)
+        one_sentence(error, word, "leave it out")
+
+
+def test_signal_of_sspo_end_to_end(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    some = {k: v for k, v in SMALL.items() if k != "analysis_tokens"} | {"page": "sspo", "env": "searchqa"}
+    some |= {"work": tmp_path / "work", "batches": 3}
+    with pytest.raises(SeedbenchError) as error:
+        signal.main(signal.SignalOptions(str(folder), tmp_path / "out.json", teacher="tiny", **some))
+    one_sentence(error, "another tokenizer")
+    signal.main(signal.SignalOptions(str(folder), tmp_path / "out.json", teacher=str(folder), **some))
+    said, one = capsys.readouterr().out, json.loads((tmp_path / "out.json").read_text())["checkpoints"][0]
+    assert all(f"\n{term} " in said for term in ("sspo", "direct", "added", "added_shuffled"))
+    assert one["teacher"] == one["revision"] and "cosine with added" in said and "weight_capped: sspo" in said
+    again = signal.recomputed(one, 0)["added"]
+    assert again["norm"]["value"] == pytest.approx(one["figures"]["added"]["norm"]["value"], rel=1e-3) != 0
 
 
 def run_signal(folder: Path, work: Path, out: Path, batches: int = 3) -> dict[str, Any]:
-    signal.main(str(folder), out, work=work, batches=batches, **SMALL)
+    signal.main(signal.SignalOptions(str(folder), out, work=work, batches=batches, **SMALL))
     return dict(json.loads(out.read_text()))
-
-
-def test_sspos_signal_end_to_end(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, teacher in (("own", ""), ("older", str(folder))):
-        signal.main(str(folder), tmp_path / name, tmp_path / "work", page="sspo", teacher=teacher, batches=3, **SHORT)
-    own, older = (json.loads((tmp_path / name).read_text()) for name in ("own", "older"))
-    said = capsys.readouterr().out
-    assert all(f"\n{term} " in said for term in gradients_sspo.TERMS)
-    assert own["checkpoints"][0]["gram"] == older["checkpoints"][0]["gram"]  # the same weights by another way
-    assert len(list((tmp_path / "work").iterdir())) == 2  # but a measurement of its own
-    with pytest.raises(SeedbenchError, match="--page sspo"):
-        signal.main(str(folder), tmp_path / "x", teacher=str(folder), **SMALL)
 
 
 def test_signal_end_to_end_goes_on_and_can_be_recomputed(
@@ -188,12 +220,15 @@ def test_signal_end_to_end_goes_on_and_can_be_recomputed(
     asked: list[int] = []
     for wrong in ("2/2", "1", "a/b"):
         with pytest.raises(SeedbenchError) as error:
-            signal.main(str(folder), tmp_path / "no", part=wrong)
+            signal.main(signal.SignalOptions(str(folder), tmp_path / "no", part=wrong))
         one_sentence(error, "K/N")
-    real = gradients.measure
-    monkeypatch.setattr(gradients, "measure", lambda p, a, n, t: asked.append(n) or real(p, a, n, t))
+    real = signal.measure
+    monkeypatch.setattr(signal, "measure", lambda p, a, n, t: asked.append(n) or real(p, a, n, t))
     for part in ("0/2", "1/2"):
-        signal.main(str(folder), tmp_path / "no", tmp_path / "work", batches=3, part=part, **SMALL)
+        options = signal.SignalOptions(
+            str(folder), tmp_path / "no", work=tmp_path / "work", batches=3, part=part, **SMALL
+        )
+        signal.main(options)
         assert asked == ([] if part == "0/2" else [1]) and not (tmp_path / "no").exists()
     assert run_signal(folder, tmp_path / "work", tmp_path / "two.json") == first and asked == [1]
     files[2].write_bytes(b"PK")
@@ -219,7 +254,8 @@ def test_hint_gap_end_to_end(
 
     monkeypatch.setattr(Player, "play", watched)
     out = tmp_path / "gap.json"
-    hint_gap.main(str(folder), out, tasks=6, max_new_tokens=8, analysis_tokens=8, max_steps=2)
+    options = hint_gap.GapOptions(str(folder), out, tasks=6, max_new_tokens=8, analysis_tokens=8, max_steps=2)
+    hint_gap.main(options)
     result = json.loads(out.read_text())
     assert shown[0] == shown[1] == [""] * 6 and shown[2] == result["skills"]["rule"] and shown[3] == []
     assert sorted(shown[4]) == sorted(shown[2]) and shown[4] != shown[2]
@@ -243,6 +279,44 @@ def test_hint_gap_figures_by_hand() -> None:
     assert ("new", "all") not in rows and rows["new", "with a donor"]["n"] == 3
     assert rows["new", "with a donor"]["difference"] == pytest.approx(1 / 3)
     assert rows["own", "with a lesson"]["n"] == 2 and rows["own", "all"]["n"] == 4
+
+
+def test_anchor_gap_end_to_end(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each arm's actor sees what its name says, and the file holds neither evidence nor answers."""
+    from seedbench.baselines.player import Player
+
+    shown: list[list[str]] = []
+    real = Player.play
+    monkeypatch.setattr(Player, "play", lambda self, some: shown.append([e.hint for e in some]) or real(self, some))
+    out = tmp_path / "gap.json"
+    anchor_gap.main(anchor_gap.AnchorOptions(str(folder), out, tasks=3, max_new_tokens=8, max_steps=2))
+    anchors, answer, teacher, other = shown[2:]
+    assert shown[:2] == [[""] * 3] * 2 and all(text.startswith("Evidence:\n- ") for text in anchors)
+    assert sorted(other) == sorted(anchors) and all(a != b for a, b in zip(anchors, other, strict=True))
+    assert all(b.startswith(f"{a}\nThe right answer is: ") for a, b in zip(anchors, answer, strict=True))
+    assert all("earlier attempt" in text and a.split("\nDo not")[0] in text
+               for a, text in zip(anchors, teacher, strict=True))  # fmt: skip
+    kept = out.read_text()
+    assert not any(a.splitlines()[1][2:] in kept or b.rpartition("is: ")[2] in kept
+                   for a, b in zip(anchors, answer, strict=True))  # fmt: skip
+    assert "is below the bar" in capsys.readouterr().out
+    assert json.loads(kept)["counts"]["plain"]["steps"] == [2.0] * 3
+
+
+def test_anchor_gap_figures_by_hand() -> None:
+    arms = ("plain", *anchor_gap.ARMS)
+    won = {arm: [True, False, False, False] for arm in arms} | {"anchors": [True, True, True, False]}
+    counted = {arm: {"steps": [4.0, 6.0, 8.0, 8.0]} for arm in arms} | {"anchors": {"steps": [2.0, 5.0, 5.0, 8.0]}}
+    shown = {arm: [True] * 4 for arm in anchor_gap.ARMS} | {"teacher": [False, True, True, True]}
+    rows = {(r["arm"], r["tasks"]): r for r in anchor_gap.summary(won, counted, shown)}
+    row = rows["anchors", "all"]
+    assert (row["plain"], row["success"], row["difference"]) == (0.25, 0.75, 0.5)
+    steps = row["counts"]["steps"]
+    assert (steps["plain"], steps["shown"], steps["difference"]) == (6.5, 5.0, -1.5)
+    assert steps["interval"] == pytest.approx([-1.5 - 2.0543, -1.5 + 2.0543], abs=1e-3)  # t(.975, 3) sqrt(5/3) / 2
+    assert rows["teacher", "shown"]["n"] == 3 and ("anchors", "shown") not in rows
 
 
 def test_donors_are_other_won_tasks_of_kind_and_family() -> None:
@@ -280,16 +354,16 @@ def test_power_of_the_paired_test() -> None:
 
 
 RESULTS = Path(experiment.__file__).parent / "results"
-PLANS = sorted(path for path in RESULTS.glob("*.json") if '"arms"' in path.read_text(encoding="utf-8"))
+PLANS = sorted(p for p in RESULTS.glob("*.json") if p.name.startswith(("seed-alfworld", "sspo-deepsearch")))
+SHORTER = {"half": {"updates": 6}}  # SSPO at half of GRPO's updates, rounded up
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda p: p.stem)
 def test_plans_are_ones_that_can_be_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every arm's flags are understood, and all arms have as many updates, episodes and mini-batches."""
-    import dataclasses
-
+    """Every arm's flags are understood, and all arms have as many updates, episodes and mini-batches, but for SHORTER;
+    second plays have flags of `seedbench eval`."""
     from seedbench import cli
-    from seedbench.commands import train
+    from seedbench.commands import runs, train
 
     told: list[Any] = []
     monkeypatch.setattr(train._Common, "run", lambda self, page, args: told.append(args))
@@ -297,13 +371,18 @@ def test_plans_are_ones_that_can_be_run(path: Path, monkeypatch: pytest.MonkeyPa
     for arm in plan.arms.values():
         cli.main(["train", *arm, "--env", plan.env, "--model", plan.start, "--seed", "0", "--out", "x"])
     shared = [f.name for f in dataclasses.fields(Args) if f.name != "deal_seed"]
-    assert all(getattr(a, name) == getattr(told[0], name) for a in told for name in shared)
+    for arm, args in zip(plan.arms, told, strict=True):
+        assert SHORTER.get(arm, {}) == {n: v for n in shared if (v := getattr(args, n)) != getattr(told[0], n)}, arm
     assert len(plan.arms) == len(told) == len({(type(a), json.dumps(dataclasses.asdict(a))) for a in told})
     assert len(set(plan.seeds)) == len(plan.seeds) and "--temperature" in plan.eval
-    if "again" not in plan.arms:
-        return
-    control, again = (dataclasses.asdict(told[list(plan.arms).index(n)]) for n in ("grpo", "again"))
-    assert {k for k in control if control[k] != again[k]} == {"deal_seed"}
+    if "again" in plan.arms:
+        control, again = (dataclasses.asdict(told[list(plan.arms).index(n)]) for n in ("grpo", "again"))
+        assert {k for k in control if control[k] != again[k]} == {"deal_seed"}
+    played: list[Any] = []
+    monkeypatch.setattr(runs.Eval, "__call__", lambda self: played.append(self))
+    for flags in plan.again.values():
+        cli.main(["eval", "--agent", "expert", "--env", plan.env, "--out", "x", *plan.eval, *flags])
+    assert all(p.temperature == 0.6 and p.trials == 4 for p in played) or "sspo" not in path.name
 
 
 def test_report_compares_pairs_and_shows_second_plays(tmp_path: Path) -> None:
@@ -319,27 +398,59 @@ def test_report_compares_pairs_and_shows_second_plays(tmp_path: Path) -> None:
             run.mkdir(parents=True)
             one = won if seed else won[::-1]
             one = "1111" if (arm, seed) == ("b", 2) else one
-            split = {"won": one, "score": 0.0, "steps": 3.0, "invalid_rate": 0.0, "metrics": {"visits": seed, "x": 1}}
-            if arm == "a":
-                del split["metrics"]["x"]
+            split = {"won": one, "score": 0.0, "steps": 3.0, "invalid_rate": 0.0}
             told = {"seen": split, "unseen": {**split, "won": "1" + one[1:]}}
             if arm == "c":
                 told["seen*"] = told["unseen*"] = {**split, "won": "1111"}
             (run / "outcomes.json").write_text(json.dumps(told))
             if arm != "start":
-                success = 0.25 * (arm == "b") * (1 + 0.1 * seed)
-                lines = [{"update": k, "success": success, "grad_norm": k, "entropy": 0.5} for k in range(1, 8)]
-                (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+                lines = [json.dumps({"update": 1, "success": 0.25 * (arm == "b") * (1 + 0.1 * seed)})]
+                (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     said = report.write(path, tmp_path / "plan")
     assert "- b - c: all splits +0.583" in said and "area under the training curve +0.275" in said
     assert "- c, seen, played with --skill static: 1.000" in said
     assert "at 80 % power" in said and "all splits, b:" in said
-    further = "| b | seen | 3.000 ± 0.000 | 1.000 ± 1.000 | 5.000 ± 0.000 | 0.500 ± 0.000 |"  # updates 3 to 7
-    assert further in said and "| start | seen | 3.000 ± 0.000 | 1.000 ± 1.000 | - | - |" in said
     for wrong in ({"contrasts": [["b", "x"]]}, {"again": {"x": []}}, {"contrasts": [["b"]]}):
         path.write_text(json.dumps(plan | wrong))
         with pytest.raises(SeedbenchError):
             experiment.Plan.load(path)
+
+
+def test_report_describes_what_every_run_measured(tmp_path: Path) -> None:
+    """Over both splits by their episodes; the last five updates; a task's trials are one observation of a test."""
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"title": "t", "start": "s", "env": "deepsearch", "seeds": [0, 1, 2], "eval": [],
+                                "control": "a", "arms": {"a": ["grpo"], "b": ["sspo"]}}))  # fmt: skip
+    for arm in ("start", "a", "b"):
+        for seed in range(3):
+            run = tmp_path / "plan" / arm / str(seed)
+            run.mkdir(parents=True)
+            metrics = {"evidence": 0.5 + 0.1 * (arm == "b") + 0.01 * seed * (arm == "b"), "f1": 0.25}
+            split = {"won": "11000000" if arm == "b" else "00000000", "score": 0.0, "steps": 3.0, "invalid_rate": 0.0,
+                     "trials": 4, "metrics": metrics}  # fmt: skip
+            other = {**split, "won": "00" * 8, "metrics": {"evidence": 0.8} | ({} if seed else {"f1": 0.25})}
+            (run / "outcomes.json").write_text(json.dumps({"seen": split, "unseen": other}))
+            if arm != "start":
+                lines = [{"update": k, "success": 0.0, "grad_norm": float(k) + (arm == "b"), "entropy": 1.0}
+                         for k in range(1, 8)]  # fmt: skip
+                if arm == "b":
+                    del lines[0]["entropy"], lines[6]["entropy"]
+                (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = report.write(path, tmp_path / "plan")
+    assert "| steps | invalid | evidence | gradient norm | entropy |" in said and "f1" not in said
+    assert "| 0.700 ± 0.000 | - | - |" in said and "| 0.700 ± 0.000 | 5.000 ± 0.000 | 1.000 ± 0.000 |" in said
+    assert "- b: evidence +0.037 [+0.028, +0.045]" in said  # (.100, .110, .120) / 3: the other split is twice as long
+    assert "exact sign-flip test of each run, Holm over seeds: seed 0: +1 -0, p 1;" in said  # two trials of one task
+
+
+@pytest.mark.parametrize("name", ["grpo-searchqa", "grpo-webshop"])
+def test_older_outcomes_make_the_report_they_made(tmp_path: Path, name: str) -> None:
+    source = Path(experiment.__file__).parent / "results" / name
+    shutil.copy(source.with_suffix(".json"), tmp_path)
+    shutil.copytree(source, tmp_path / name)
+    new = report.write(tmp_path / f"{name}.json", tmp_path / name).splitlines()
+    assert len(old := (source / "report.md").read_text().splitlines()) > 10
+    assert [line for line in old if not any(one.startswith(line.rstrip(" |")) for one in new)] == []
 
 
 def test_an_experiment_end_to_end(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,17 +463,28 @@ def test_an_experiment_end_to_end(folder: Path, tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(experiment, "_seedbench", called)
     short = ["--max-new-tokens", "8", "--max-steps", "2"]
-    plan = {"title": "t", "start": str(folder), "env": "alfworld", "seeds": [3], "control": "",
-            "eval": ["--split", "seen", "--limit", "1", *short], "again": {"a": ["--skill", "static"]},
+    plan = {"title": "t", "start": str(folder), "env": "deepsearch", "seeds": [3], "control": "",
+            "eval": ["--split", "seen", "--limit", "1", "--trials", "2", *short],
+            "again": {"a": ["--skill", "static"], "start": ["--trials", "3"]},
             "arms": {"a": ["grpo", "--updates", "1", "--tasks", "1", "--group", "2", *short]}}  # fmt: skip
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
     kept = experiment.run(path, tmp_path / "work", 1)
     told = json.loads((kept / "a" / "3" / "outcomes.json").read_text())
-    assert set(told) == {"seen", "seen*"} and told["seen"]["won"] == told["seen*"]["won"] == "0"
-    assert set(json.loads((kept / "start" / "3" / "outcomes.json").read_text())) == {"seen"}
-    assert [args[0] for args in asked] == ["eval", "train", "eval", "eval"] and "--skill" in asked[3]
+    assert set(told) == {"seen", "seen*"} and told["seen"]["won"] == told["seen*"]["won"] == "00"
+    assert told["seen"]["trials"] == 2 and set(told["seen"]["metrics"]) == {
+        "searches",
+        "visits",
+        "f1",
+        "evidence",
+        "precision",
+    }
+    start = json.loads((kept / "start" / "3" / "outcomes.json").read_text())
+    assert set(start) == {"seen", "seen*"} and (start["seen"]["trials"], start["seen*"]["trials"]) == (2, 3)
+    assert [args[0] for args in asked] == ["eval", "eval", "train", "eval", "eval"] and "--skill" in asked[4]
     configs = [json.loads((tmp_path / "work" / "a" / "3" / n / "run.json").read_text()) for n in ("eval", "again")]
     assert [c["config"]["skill"] for c in configs] == ["", "static"]
     experiment.run(path, tmp_path / "work", 1)
-    assert len(asked) == 4
+    assert len(asked) == 5
+    said = report.write(path, kept)
+    assert "| arm | runs | seen | area" in said and "- start, seen, played with --trials 3: 0.000" in said

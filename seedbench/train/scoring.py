@@ -41,14 +41,19 @@ def score(run: Run, rows: list[Row]) -> dict[str, float]:
 def teach(run: Run, rows: list[Row], told: Told) -> dict[str, float]:
     """Score the same sampled tokens after the prompt with the trajectory's hint in its slot, with the teacher's frozen
     weights. A row that does not fit with its hint, even without past steps, is left untaught and counted."""
-    given = [told.hints[row.trajectory] if run.args.hears(row.advantage) else None for row in rows]
-    hints = [hint if hint or told.empty else None for hint in given]
+    hints = heard(run.args, rows, told)
     for row, values in zip(rows, hinted(run.policy, run.exam.prompt, run.args, rows, hints), strict=True):
         row.logp_teacher = values
     long = sum(hint is not None and not row.logp_teacher for row, hint in zip(rows, hints, strict=True))
     taught = [r for r in rows if r.logp_teacher]
     tokens = run.ranks.sum([sum(len(r.completion_ids) for r in some) for some in (taught, rows)] + [long])
     return dict(told.figures) | {"coverage": tokens[0] / max(tokens[1], 1.0), "rescore_too_long": tokens[2]}
+
+
+def heard(args: Args, rows: Sequence[Row], told: Told) -> list[str | None]:
+    """Each row's hint, None where it is not to be scored again."""
+    given = [told.hints[row.trajectory] if args.hears(row.advantage) else None for row in rows]
+    return [hint if hint or told.empty else None for hint in given]
 
 
 def hinted(policy: HFPolicy, prompt: Prompt, args: Args, rows: Sequence[Row], hints: Sequence[str | None]) -> Scores:
