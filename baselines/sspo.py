@@ -148,18 +148,29 @@ def evidence_of(args: SspoArgs) -> Mapping[str, Sequence[Anchor]] | None:
     """The anchors of the file that is named; None where the environment's own count. Raises SeedbenchError."""
     from seedbench.exam import Config, plan_one
 
+    reads = args.privileged in ("both", "anchors")
+    if args.anchors and not reads:
+        raise SeedbenchError(f"--anchors names a file, which --privileged {args.privileged} leaves unread: drop one.")
+    if not reads:
+        return None
+    exam = plan_one(Config("train", env=args.env, split="train", data=args.data))
     if args.anchors:
         from seedbench.baselines.anchors.store import read
 
-        return read(Path(args.anchors))
-    if args.privileged in ("both", "anchors"):
-        exam = plan_one(Config("train", env=args.env, split="train", data=args.data))
-        env = exam.make()
-        if not any(of_task(env, task) for task in exam.tasks["train"][:20]):
+        anchors = read(Path(args.anchors))
+        if not any(anchors.get(task.id) for task in exam.tasks["train"]):
+            of = f"the first is of {next(iter(anchors))}" if anchors else "it has no line of anchors"
             raise SeedbenchError(
-                f"{args.env} has no evidence of its own for these tasks: make some with `seedbench anchors build` and "
-                "give --anchors FILE, or take --privileged answer."
+                f"--anchors {args.anchors} is about none of {args.env}'s training tasks ({of}): make a file for them "
+                "with `seedbench anchors build`."
             )
+        return anchors
+    env = exam.make()
+    if not any(of_task(env, task) for task in exam.tasks["train"][:20]):
+        raise SeedbenchError(
+            f"{args.env} has no evidence of its own for these tasks: make some with `seedbench anchors build` and "
+            "give --anchors FILE, or take --privileged answer."
+        )
     return None
 
 

@@ -269,3 +269,18 @@ def test_mini_batches_of_packed_rows_hold_whole_episodes() -> None:
         parts = list(_mini_batches(SimpleNamespace(args=args, ranks=ranks, update=0), rows))  # type: ignore[arg-type]
         assert [len(part) for part in parts] == [6, 6] and {id(r) for part in parts for r in part} == set(map(id, rows))
         assert (sum(len({r.trajectory for r in part}) for part in parts) == 4) is whole
+
+
+def test_a_file_of_anchors_that_says_nothing_of_the_tasks_is_refused(tmp_path: Path) -> None:
+    from seedbench.baselines.sspo import evidence_of
+
+    file = tmp_path / "anchors.jsonl"
+    for line, said in (
+        ("\x00\x01 no line", "no line of anchors"),
+        ('{"task": "x", "anchors": []}', "the first is of x"),
+    ):
+        file.write_text(line + "\n")
+        with pytest.raises(SeedbenchError, match=f"none of searchqa's training tasks.*{said}"):
+            evidence_of(SspoArgs(env="searchqa", anchors=str(file)))
+    with pytest.raises(SeedbenchError, match="unread"):
+        evidence_of(SspoArgs(env="searchqa", anchors=str(file), privileged="answer"))
