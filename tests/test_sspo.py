@@ -275,11 +275,8 @@ def test_a_file_of_anchors_that_says_nothing_of_the_tasks_is_refused(tmp_path: P
     from seedbench.baselines.sspo import evidence_of
 
     file = tmp_path / "anchors.jsonl"
-    for line, said in (
-        ("\x00\x01 no line", "no line of anchors"),
-        ('{"task": "x", "anchors": []}', "the first is of x"),
-    ):
-        file.write_text(line + "\n")
+    for lines, said in (("", "no line of anchors"), ('{"task": "x", "anchors": []}\n', "the first is of x")):
+        file.write_text(lines)
         with pytest.raises(SeedbenchError, match=f"none of searchqa's training tasks.*{said}"):
             evidence_of(SspoArgs(env="searchqa", anchors=str(file)))
     with pytest.raises(SeedbenchError, match="unread"):
