@@ -358,6 +358,15 @@ PLANS = sorted(p for p in RESULTS.glob("*.json") if p.name.startswith(("seed-alf
 SHORTER = {"half": {"updates": 6}}  # SSPO at half of GRPO's updates, rounded up
 
 
+def test_the_committed_signal_follows_from_its_dot_products() -> None:
+    result = json.loads((RESULTS / "seed-signal.json").read_text(encoding="utf-8"))
+    first = result["checkpoints"][0]
+    again = signal.recomputed(first, result["settings"]["seed"])
+    for term, name in (("own", "signal"), ("own", "cosine:pg"), ("fixed", "signal"), ("own", "size@0.1")):
+        assert again[term][name]["value"] == pytest.approx(first["figures"][term][name]["value"], rel=1e-4)
+    assert again["own"]["signal"]["value"] == pytest.approx(0.142, abs=5e-4)
+
+
 @pytest.mark.parametrize("path", PLANS, ids=lambda p: p.stem)
 def test_plans_are_ones_that_can_be_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every arm's flags are understood, and all arms have as many updates, episodes and mini-batches, but for SHORTER;
