@@ -18,8 +18,8 @@ class Player:
     """The exam and the policy that `args` name, in fp32, sampling at args.temperature."""
 
     def __init__(self, args: Args, split: str = "train"):
-        exams = plan(Config("train", env=args.env, split=split, data=args.data, max_steps=args.max_steps,
-                            history=args.history, batch=args.slots))  # fmt: skip
+        exams = plan(Config("train", env=args.env, split=split, data=args.data, preset=args.preset,
+                            max_steps=args.max_steps, history=args.history, batch=args.slots))  # fmt: skip
         if len(exams) != 1 or len(exams[0].tasks) != 1:
             raise SeedbenchError("One environment and one split are measured at a time: name one with --env, --split.")
         self.args, self.exam = args, exams[0]

@@ -39,7 +39,7 @@ def run(args: SftArgs, resume: bool = False) -> Path:
         return out
     if not resume and (out / "train.json").exists():
         raise SeedbenchError(f"{out} holds a run already: go on with --resume {out}, or name another --out.")
-    exam = plan_one(Config("expert", env=args.env, split="train", data=args.data))
+    exam = plan_one(Config("expert", env=args.env, split="train", data=args.data, preset=args.preset))
     folder.make(out)
     first = int(os.environ.get("RANK", "0")) == 0  # of a launcher's processes, one holds the folder for all
     with record.locked(out) if first else contextlib.nullcontext():

@@ -79,8 +79,8 @@ class DeepSearchEnv(TextEnv):
     lucene, dense or hybrid over the passages that come with the questions, the folder of an index, the URL of a search
     server, or live search (live.py). A search lists `top_k` documents with `snippet` characters of each, and the number
     by which a visit names one for the whole episode; a visit shows `window` characters. `prompt` says how actions are
-    written: tags, or tools (native calls). Of past observations a prompt holds `room` characters, the newest. In the
-    last turn nothing is searched or visited.
+    written: tags, or tools (native calls). Of past observations a prompt holds `room` characters, the newest; chat and
+    chat-tools hold them all, as turns. In the last turn nothing is searched or visited.
     """
 
     TYPED: ClassVar[str] = "Type `search WORDS`, `visit NUMBER` or `answer WORDS`."
@@ -91,11 +91,9 @@ class DeepSearchEnv(TextEnv):
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "seedbench": Preset(sampling=SAMPLING, options={"prompt": "tags"}),
         "tools": Preset(sampling=SAMPLING, options={"prompt": "tools"}),
-        # The paper's: a context of 128 thousand tokens, some four characters each, and 100 steps.
-        "sspo": Preset(max_steps=100, history=-1, sampling=SAMPLING, options={"room": 400_000, "prompt": "tags"}),
-        "sspo-tools": Preset(
-            max_steps=100, history=-1, sampling=SAMPLING, options={"room": 400_000, "prompt": "tools"}
-        ),
+        # The paper's: one context that grows to 128 thousand tokens, and 100 steps.
+        "sspo": Preset(max_steps=100, history=-1, sampling=SAMPLING, options={"prompt": "chat"}),
+        "sspo-tools": Preset(max_steps=100, history=-1, sampling=SAMPLING, options={"prompt": "chat-tools"}),
     }
 
     def __init__(

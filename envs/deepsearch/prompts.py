@@ -1,8 +1,9 @@
-"""The words of deep search: one prompt for tags, one for native tool calls; both leave out the oldest observations."""
+"""The words of deep search: for tags and for native tool calls, each with the oldest observations left out, or as one
+growing chat."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seedbench.core import View
 from seedbench.prompts import Prompt, sha256_json
@@ -65,4 +66,7 @@ TOOLS = LongPrompt(
     show_actions=False,
     reply_format="{action}",
 )
-PROMPTS = {"tags": TAGS, "tools": TOOLS}
+# SSPO's paper has one growing context: a prompt goes on where the one before ended, so that rows can be packed.
+CHAT = replace(TAGS, name="deepsearch-chat-v1", turns=True)
+CHAT_TOOLS = replace(TOOLS, name="deepsearch-chat-tools-v1", turns=True)
+PROMPTS = {"tags": TAGS, "tools": TOOLS, "chat": CHAT, "chat-tools": CHAT_TOOLS}

@@ -183,7 +183,5 @@ class Format:
     read: Callable[[str], Move]
 
 
-FORMATS = {
-    "tags": Format(write_tags, parse_tags, read_tags),
-    "tools": Format(write_calls, parse_calls, read_calls),
-}
+_TAGS, _CALLS = Format(write_tags, parse_tags, read_tags), Format(write_calls, parse_calls, read_calls)
+FORMATS = {"tags": _TAGS, "tools": _CALLS, "chat": _TAGS, "chat-tools": _CALLS}  # by the prompt's name

@@ -31,6 +31,8 @@ class Args:
     """Folder to fill: a Hugging Face model folder, metrics.jsonl, curves.png, checkpoints."""
     data: str = "mini"
     """mini, or the folder of published files."""
+    preset: str = "seedbench"
+    """The environment's protocol by name, as in `seedbench eval`; sampling is still set here."""
     updates: int = 40
     """Updates: one batch of episodes and one pass over its rows each. The papers do 150."""
     seed: int = 0

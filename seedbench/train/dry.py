@@ -19,7 +19,8 @@ from seedbench.train.sft import SftArgs
 def describe(args: Args | SftArgs, page: str, parameters: float | None = None) -> str:
     """A few lines of text. The model's size comes from its config; nothing is trained, written or downloaded."""
     steps, history = (args.max_steps, args.history) if isinstance(args, Args) else (None, None)
-    exam = plan_one(Config("train", env=args.env, split="train", data=args.data, max_steps=steps, history=history))
+    exam = plan_one(Config("train", env=args.env, split="train", data=args.data, preset=args.preset,
+                           max_steps=steps, history=history))  # fmt: skip
     lines = [f"{page} on {exam.env_id} ({args.data}): {len(exam.tasks['train'])} train tasks"]
     if isinstance(args, Args):
         episodes = args.updates * args.tasks * args.group

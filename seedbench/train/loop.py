@@ -176,8 +176,8 @@ def _one_update(
 
 
 def _open(args: Args, out: Path, resume: bool, ranks: Ranks, memory: dict[str, Any]) -> Run:
-    config = Config("train", env=args.env, split="train", data=args.data, max_steps=args.max_steps,
-                    history=args.history, batch=args.slots)  # fmt: skip
+    config = Config("train", env=args.env, split="train", data=args.data, preset=args.preset,
+                    max_steps=args.max_steps, history=args.history, batch=args.slots)  # fmt: skip
     exam = plan_one(config)
     last = checkpoint.latest(out) if resume else None
     if last is not None and not args.lora_rank:

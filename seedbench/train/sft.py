@@ -27,6 +27,8 @@ class SftArgs:
     """Folder to fill: a Hugging Face model folder, metrics.jsonl, checkpoints."""
     data: str = "mini"
     """mini, or the folder of published files."""
+    preset: str = "seedbench"
+    """The environment's protocol by name, as in `seedbench eval`: what the prompts look like."""
     demonstrations: int | None = None
     """Train tasks that the expert plays; by default all."""
     examples: str = ""
