@@ -161,3 +161,13 @@ def test_a_model_picks_what_stands_in_a_passage(
 def test_lists_in_answers() -> None:
     assert picks('no [{"a": 1}] but [ {"b": 2}, 3]') == [{"b": 2}]
     assert picks("[{") == picks("[1]") == picks("") == picks("[" * 100_000) == []
+
+
+def test_reading_a_file_of_anchors_never_changes_it(tmp_path: Path) -> None:
+    from seedbench.baselines.anchors.store import read
+
+    file = tmp_path / "note.json"
+    file.write_text('{"task": "x", "anchors": []}')
+    with pytest.raises(SeedbenchError, match="breaks off in its last line"):
+        read(file)
+    assert file.read_text() == '{"task": "x", "anchors": []}'

@@ -23,6 +23,10 @@ def read(path: Path) -> dict[str, tuple[Anchor, ...]]:
     """Anchors by task id. Raises SeedbenchError for a file that is none."""
     if not path.is_file():
         raise SeedbenchError(f"There is no file of anchors {path}: make one with `seedbench anchors build`.")
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 1))
+        if file.read(1) not in (b"", b"\n"):
+            raise SeedbenchError(f"{path} breaks off in its last line: end it with a line break, or build it again.")
     return dict(map(of_line, Lines(path).rows))
 
 

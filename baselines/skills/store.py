@@ -32,9 +32,11 @@ class Lines:
     """An append-only file of JSON objects."""
 
     def __init__(self, path: Path):
-        """Read and mend what is there. Raises SeedbenchError for a complete line that is no object."""
+        """Read what is there; a torn last line goes when the next is written, so that reading changes no file. Raises
+        SeedbenchError for a complete line that is no object."""
         self.path = path
         self.rows: list[dict[str, Any]] = []
+        self._good: int | None = None  # where whole lines end, until something is written
         good = 0
         if path.exists():
             with path.open("rb") as f:
@@ -43,10 +45,13 @@ class Lines:
                         break
                     self.rows.append(_object(path, number, raw))
                     good += len(raw)
-            os.truncate(path, good)
+            self._good = good
 
     def append(self, row: dict[str, Any]) -> None:
         """Write one line and hand it to the operating system; after a full disk nothing is half-written."""
+        if self._good is not None and self.path.exists():
+            os.truncate(self.path, self._good)
+        self._good = None
         at = self.path.stat().st_size if self.path.exists() else 0
         try:
             with self.path.open("ab") as f:
