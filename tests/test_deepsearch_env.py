@@ -196,9 +196,9 @@ def test_a_judge_is_asked_once_and_its_verdicts_are_kept_without_the_question(
     with says("no word", "Same town. Verdict: right", "verdict: wrong") as endpoint:
         env = begin(judge=f"m@{endpoint.url}")
         assert env.step("<answer>that other town</answer>")[1] == 1.0 and len(endpoint.requests) == 2
-        env.reset(options={"task": env._task})
+        env.reset(options={"task": env.tasks("train")[0].id})
         assert env.step("<answer>that other town</answer>")[-1]["won"] and len(endpoint.requests) == 2
-        env.reset(options={"task": env._task})
+        env.reset(options={"task": env.tasks("train")[0].id})
         _, reward, terminated, _, info = env.step("<answer>nothing</answer>")
         assert (reward, terminated, info["won"], info["em"]) == (0.0, True, False, 0.0)
         assert endpoint.requests[0]["json"]["temperature"] == 0
@@ -207,7 +207,7 @@ def test_a_judge_is_asked_once_and_its_verdicts_are_kept_without_the_question(
     known = begin(judge="m")  # without an endpoint: what is in the file
     assert known.digest() == env.digest() != begin().digest() and known.judge_prompt == judging.prompt_digest()
     assert known.step("<answer>that other town</answer>")[1] == 1.0
-    known.reset(options={"task": known._task})
+    known.reset(options={"task": known.tasks("train")[0].id})
     with pytest.raises(InfrastructureError, match=judging.URL):
         known.step("<answer>something new</answer>")
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -14,29 +12,24 @@ import numpy as np
 from seedbench.core import (
     Anchor,
     EpisodeOver,
-    Info,
     Lesson,
     Mode,
     Parsed,
-    Passage,
     Preset,
     Retriever,
     SeedbenchError,
     Task,
-    TextEnv,
     Trajectory,
 )
 from seedbench.envs.searchqa import evidence, oracle, scoring, tags
-from seedbench.envs.searchqa.data import Dataset, Question, open_dataset
+from seedbench.envs.searchqa.asking import LONGEST_ACTION, LONGEST_QUERY, MOST_HITS, AskingEnv, AskingInfo, typed
+from seedbench.envs.searchqa.data import open_dataset
 from seedbench.envs.searchqa.lessons import Played, learn
 from seedbench.envs.searchqa.protocols import PROTOCOLS
 from seedbench.envs.searchqa.retrieval import find, open_retriever
 from seedbench.prompts import Prompt, sha256_json
 
 VERSION = 1  # raise it when any output changes
-LONGEST_QUERY = 10_000  # characters of a query that are searched for
-LONGEST_ACTION = 100_000  # characters of an action that are read, here as over HTTP, where no more are sent
-MOST_HITS = 100
 
 SEARCHQA_PROMPT = Prompt(
     name="searchqa-v1",
@@ -51,19 +44,7 @@ SEARCHQA_PROMPT = Prompt(
 )
 
 
-class SearchQAInfo(Info):
-    """Info with the task's id; em, f1 and sub_em of the answer (0.0 before it); ids of the passages that this step
-    showed; and the share of the question's gold passages that were shown so far (0.0 where none is known)."""
-
-    task: str
-    em: float
-    f1: float
-    sub_em: float
-    retrieved: list[str]
-    evidence: float
-
-
-class SearchQAEnv(TextEnv):
+class SearchQAEnv(AskingEnv):
     """One question an episode, which ends with an answer; won, score and reward are its exact match.
 
     `data` is "mini" or a folder of questions; `split` is what `reset` without options draws from; `retriever` is bm25,
@@ -101,37 +82,22 @@ class SearchQAEnv(TextEnv):
             raise SeedbenchError(f"There is no reward {reward!r}; choose one of {', '.join(PROTOCOLS)}.")
         self.data, self.split, self.max_steps = str(data), split, max_steps
         self.top_k, self.reward = top_k, reward
-        self.dataset: Dataset = open_dataset(self.data)
+        self.dataset = open_dataset(self.data)
         self._retriever_name = None if retriever is None else str(retriever)
-        self.remote = (self._retriever_name or "").startswith(("http://", "https://"))
         self._rules = PROTOCOLS[reward]
-        self._question: Question | None = None
-        self._task = ""
-        self._goal, self._transcript = "", ""
+        self._transcript = ""
         self._found: tuple[str, ...] = ()  # ids of all passages shown, each once, in order
         self._searched: tuple[str, ...] = ()
         self._hits: tuple[str, ...] = ()  # of those, what the last step showed
         self._titles: tuple[str, ...] = ()  # of the passages shown last
         self._answer: str | None = None
-        self._steps, self._over = 0, True
 
-    @cached_property
-    def retriever(self) -> Retriever:
-        """Opened when it is first needed, so that questions can be listed without an index."""
+    def _open_retriever(self) -> Retriever:
         return open_retriever(self.dataset, self._retriever_name)
 
-    @property
-    def replay(self) -> Literal["exact", "score"]:  # type: ignore[override]
-        """exact where the same query finds the same passages anywhere; an approximate index promises less."""
-        return "exact" if getattr(self.retriever, "exact", False) else "score"
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        return self.dataset.tasks(split)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, SearchQAInfo]:  # type: ignore[override]
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, AskingInfo]:  # type: ignore[override]
         gym.Env.reset(self, seed=seed)
-        self._task = self.chosen_task(options)
-        self._question = question = self.dataset.question(self._task)
+        self._question = question = self.dataset.question(self.chosen_task(options))
         _ = self.retriever  # a missing index is found before the first turn
         self._goal = tags.escape(question.question)
         if self._rules.question_mark and not self._goal.endswith("?"):
@@ -141,7 +107,7 @@ class SearchQAEnv(TextEnv):
         self._steps, self._over = 0, False
         return f"{self._goal}\nNothing was searched for yet.", self._info("")
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, SearchQAInfo]:  # type: ignore[override]
+    def step(self, action: str) -> tuple[str, float, bool, bool, AskingInfo]:  # type: ignore[override]
         if self._over:
             raise EpisodeOver("the episode has ended or never began: call reset() before step()")
         action = action[:LONGEST_ACTION]
@@ -169,31 +135,10 @@ class SearchQAEnv(TextEnv):
         observation = shown.strip() or ("The answer was given." if answered else "There are no turns left.")
         return observation, reward, answered, last and not answered, self._info(move.reason)
 
-    def _info(self, reason: str) -> SearchQAInfo:
-        question, answer = self._asked(), self._answer
-        em = answer is not None and scoring.exact_match(answer, question.golds)
-        gold = {hop.passage for hop in question.evidence}
-        return {
-            "goal": self._goal,
-            "kind": question.kind,
-            "admissible": [tags.block(tags.SEARCH, self._goal)],
-            "is_action_valid": not reason,
-            "invalid_reason": reason,
-            "won": em,
-            "score": float(em),
-            "steps": self._steps,
-            "task": self._task,
-            "em": float(em),
-            "f1": 0.0 if answer is None else scoring.f1(answer, question.golds),
-            "sub_em": float(answer is not None and scoring.substring_match(answer, question.golds)),
-            "retrieved": list(self._hits),
-            "evidence": len(gold.intersection(self._found)) / len(gold) if gold else 0.0,
-        }
-
-    def _asked(self) -> Question:
-        if self._question is None:
-            raise EpisodeOver("no episode has begun: call reset() first")
-        return self._question
+    def _info(self, reason: str) -> AskingInfo:
+        won = self._answer is not None and scoring.exact_match(self._answer, self._asked().golds)
+        search = tags.block(tags.SEARCH, self._goal)
+        return self._about(reason, [search], self._answer, won, self._hits, set(self._found))
 
     def expert(self) -> str | None:
         """Searches for the evidence, then answers; at once where none is known, and in the last turn in any case."""
@@ -209,72 +154,29 @@ class SearchQAEnv(TextEnv):
         titles = [title for title in map(tags.escape, self._titles) if title]
         if titles and rng.random() < 0.5:
             return tags.block(tags.ANSWER, titles[int(rng.integers(len(titles)))])
-        words = self._goal.split()
-        chosen = rng.permutation(len(words))[: int(rng.integers(1, 5))]
-        return tags.block(tags.SEARCH, " ".join(words[i] for i in sorted(chosen)))
-
-    def clone(self) -> SearchQAEnv:
-        other = copy.copy(self)  # all that an episode holds is immutable
-        if self._np_random is not None:
-            other._np_random = copy.deepcopy(self._np_random)
-        return other
+        return tags.block(tags.SEARCH, self._some_words(rng))
 
     def digest(self) -> str:
         settings = [self.max_steps, self.reward, self.top_k]
         parts = [VERSION, settings, self.retriever.digest(), self.dataset.digest()]
         return sha256_json(["seedbench/SearchQA-v0", *parts])
 
-    def pinned(self, split: str) -> bool:
-        return self.dataset.pinned(split)
-
     def lesson(self, trajectory: Trajectory) -> Lesson | None:
         """Searches again for what the episode searched for."""
-        return learn(trajectory, self.dataset.question(trajectory.task.id), self._again(trajectory))
-
-    def answers(self, task: Task) -> tuple[str, ...]:
-        return self.dataset.question(task.id).golds
+        moves = [self._rules.read(step.action) for step in trajectory.steps]
+        found = frozenset(self._again(trajectory)._found)
+        return learn(trajectory, self.dataset.question(trajectory.task.id), Played(moves, found))
 
     def anchors(self, task: Task) -> tuple[Anchor, ...]:
-        return evidence.anchors(self.dataset.question(task.id), lambda hop: self._passage(hop.passage, hop.title))
-
-    def document(self, task: Task, anchor: Anchor) -> str | None:
-        found = self._passage(anchor.source, anchor.text)
-        return None if found is None else found.text
-
-    def _passage(self, name: str, words: str) -> Passage | None:
-        """By its id: of those that come with the questions, else of what a search for some of its words finds."""
-        if own := self.dataset.by_id:
-            return own.get(name)
-        return next((hit for hit in find(self.retriever, words, MOST_HITS) if hit.id == name), None)
+        return evidence.anchors(self.dataset.question(task.id), lambda hop: self._document(hop.passage, hop.title))
 
     def outcome(self, trajectory: Trajectory) -> str:
         last = self._rules.read(trajectory.steps[-1].action) if trajectory.steps else None
         return tags.escape(last.content) if last is not None and last.kind == "answer" else ""
-
-    def _again(self, trajectory: Trajectory) -> Played:
-        other = self.clone()
-        other.reset(seed=trajectory.seed, options={"task": trajectory.task.id})
-        for step in trajectory.steps:
-            other.step(step.action)
-            if other._over:
-                break
-        return Played([self._rules.read(step.action) for step in trajectory.steps], frozenset(other._found))
-
-    def secrets(self, task: Task) -> tuple[str, ...]:
-        """The answers, and the titles of gold passages that the question does not name."""
-        question = self.dataset.question(task.id)
-        named = scoring.normalise(question.question)
-        titles = [hop.title for hop in question.evidence if scoring.normalise(hop.title) not in named]
-        return tuple(dict.fromkeys(filter(None, (*question.golds, *titles))))
 
     def parse(self, text: str, mode: Mode = "strict") -> Parsed:
         return PROTOCOLS[self.reward].parse(text, mode)
 
     @staticmethod
     def typed(line: str) -> str:
-        """`search words` and `answer words` as the action that they mean; any other text as it stands."""
-        for tag in (tags.SEARCH, tags.ANSWER):
-            word, _, rest = line.partition(" ")
-            if word.lower() == tag and rest.strip():
-                return tags.block(tag, rest.strip())
-        return line
+        return typed(line, (tags.SEARCH, tags.ANSWER))
