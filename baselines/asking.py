@@ -8,41 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
 
 from seedbench.agents.endpoint import Endpoint
 from seedbench.baselines.skills.store import Lines
+from seedbench.commands.common import Terms
 from seedbench.core import InfrastructureError, Message, Reply, Sampling, SeedbenchError, View, stream
 from seedbench.prompts import sha256_json
 
 TEMPLATE = 64  # tokens that a chat template may add to a prompt
 Row = dict[str, Any]  # of the file of answers
-
-
-class Terms(Protocol):
-    """On which terms an endpoint is asked; see `seedbench skills annotate --help`."""
-
-    @property
-    def concurrency(self) -> int: ...
-    @property
-    def retries(self) -> int: ...
-    @property
-    def deadline(self) -> float: ...
-    @property
-    def temperature(self) -> float: ...
-    @property
-    def max_new_tokens(self) -> int: ...
-    @property
-    def price_in(self) -> float: ...
-    @property
-    def price_out(self) -> float: ...
-    @property
-    def budget(self) -> float | None: ...
-    @property
-    def budget_tokens(self) -> int | None: ...
 
 
 def check(terms: Terms) -> None:

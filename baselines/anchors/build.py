@@ -38,7 +38,7 @@ ASK = (
 def run(options: Build) -> None:
     """Write the file anew. Raises InfrastructureError, after all that could be done, for what is left; the same call
     goes on, and pays for nothing twice."""
-    check(options)
+    check(options.terms)
     if options.by != GOLD and not options.by.startswith("openai:"):
         raise SeedbenchError(f"--by {options.by} is not known: give gold, or openai:MODEL@URL.")
     exam = plan_one(Config("anchors", env=options.env, data=options.data, split=options.split, limit=options.limit,
@@ -81,7 +81,7 @@ class _Picked:
     def run(self) -> tuple[Mapping[str, tuple[Anchor, ...]], str]:
         """Anchors by task, in the tasks' order, and why some are left, or ""."""
         cache = self.options.out.with_name(self.options.out.name + ".answers")
-        asking = Asking(self.options.by, self.options, cache, "questions")
+        asking = Asking(self.options.by, self.options.terms, cache, "questions")
         left = asking.run({name: self._question(task) for name, task in self.tasks.items()}, self._keep)
         print(f"{self.made_up} snippets were not in the passage that they named, and are left out")
         return {name: self.found[name] for name in self.tasks if name in self.found}, left

@@ -27,7 +27,7 @@ NO_STEP = "the episode has no step"
 def run(options: Annotate) -> None:
     """Annotate what is not annotated yet. Raises InfrastructureError, after all that could be done, for what is left:
     requests that failed, or a budget that is used up. The same call goes on."""
-    check(options)
+    check(options.terms)
     if options.analyzer != RULE and not options.analyzer.startswith("openai:"):
         raise SeedbenchError(f"--analyzer {options.analyzer} is not known: give rule, or openai:MODEL@URL.")
     with locked(options.project) if options.project.is_dir() else _no_project(options.project):
@@ -79,7 +79,7 @@ def _by_rule(options: Annotate, played: Sequence[Trajectory], lessons: Lines) ->
 
 def _ask(options: Annotate, played: Sequence[Trajectory], lessons: Lines) -> str:
     """Ask the endpoint for what is missing; returns why some are left, or ""."""
-    asking = Asking(options.analyzer, options, options.project / "answers.jsonl", "episodes")
+    asking = Asking(options.analyzer, options.terms, options.project / "answers.jsonl", "episodes")
     todo: dict[str, Trajectory] = {}
     for t in _todo(played, lessons, asking.name):
         if t.steps:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
+from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, subcommand
 
-from seedbench.commands.common import OptFloat, OptInt, OptStr, lazy
+from seedbench.commands.common import OptInt, OptStr, Terms, lazy
 
 ANCHORS = "seedbench.baselines.anchors"
 
@@ -45,24 +45,7 @@ class Build:
     """answers: an answer in a snippet becomes [ANSWER]. nothing: it stays, and the last of several is left out."""
     passages: int = 10
     """With an endpoint: passages that it chooses from."""
-    concurrency: int = 8
-    """Requests under way at a time."""
-    retries: int = 4
-    """Further tries of a request that failed for a reason that may pass; the pause doubles."""
-    deadline: float = 180.0
-    """Seconds that a try may take."""
-    temperature: float = 0.0
-    """Sampling temperature."""
-    max_new_tokens: int = 1024
-    """Longest answer, in tokens."""
-    price_in: float = 0.0
-    """Price of a million prompt tokens; the cost is shown."""
-    price_out: float = 0.0
-    """Price of a million answer tokens."""
-    budget: OptFloat = None
-    """Most that the answers may cost, earlier calls included; nothing is sent that could exceed it."""
-    budget_tokens: OptInt = None
-    """The same in tokens, of prompts and answers together."""
+    terms: OmitArgPrefixes[Terms] = field(default_factory=Terms)
 
     def __call__(self) -> None:
         lazy(f"{ANCHORS}.build", "run")(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextvars import ContextVar
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,31 @@ OptInt = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 OptFloat = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
 OptPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
 OptStr = Annotated[str | None, tyro.conf.arg(metavar="STR")]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On which terms a model behind an endpoint is asked for many answers."""
+
+    concurrency: int = 8
+    """Requests under way at a time."""
+    retries: int = 4
+    """Further tries of a request that failed for a reason that may pass; the pause doubles."""
+    deadline: float = 180.0
+    """Seconds that a try may take."""
+    temperature: float = 0.0
+    """Sampling temperature (SEED's lessons: 0)."""
+    max_new_tokens: int = 1024
+    """Longest answer, in tokens (SEED's lessons: 1024)."""
+    price_in: float = 0.0
+    """Price of a million prompt tokens; the cost is shown."""
+    price_out: float = 0.0
+    """Price of a million answer tokens."""
+    budget: OptFloat = None
+    """Most that this model's answers may cost, earlier calls included; nothing is sent that could exceed it."""
+    budget_tokens: OptInt = None
+    """The same in tokens, of prompts and answers together."""
+
 
 ARGV: ContextVar[tuple[str, ...]] = ContextVar("ARGV", default=())  # the command line, set by seedbench.cli
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
+from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, subcommand
 
-from seedbench.commands.common import OptFloat, OptInt, OptPath, OptStr, lazy
+from seedbench.commands.common import OptFloat, OptInt, OptPath, OptStr, Terms, lazy
 from seedbench.core import SeedbenchError
 
 SKILLS = "seedbench.baselines.skills"
@@ -101,24 +101,7 @@ class Annotate:
     """Project folder."""
     analyzer: str = "rule"
     """rule (offline, of the environment's own) | openai:MODEL@URL, its key in OPENAI_API_KEY (SEED: GLM-5.2)."""
-    concurrency: int = 8
-    """Requests under way at a time."""
-    retries: int = 4
-    """Further tries of a request that failed for a reason that may pass; the pause doubles."""
-    deadline: float = 180.0
-    """Seconds that a try may take."""
-    temperature: float = 0.0
-    """Sampling temperature (SEED: 0)."""
-    max_new_tokens: int = 1024
-    """Longest answer, in tokens (SEED: 1024)."""
-    price_in: float = 0.0
-    """Price of a million prompt tokens; the cost is shown."""
-    price_out: float = 0.0
-    """Price of a million answer tokens."""
-    budget: OptFloat = None
-    """Most that the answers of this analyzer may cost, earlier calls included; nothing is sent that could exceed it."""
-    budget_tokens: OptInt = None
-    """The same in tokens, of prompts and answers together."""
+    terms: OmitArgPrefixes[Terms] = field(default_factory=Terms)
 
     def __call__(self) -> None:
         lazy(f"{SKILLS}.annotate", "run")(self)
