@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from seedbench.core import SeedbenchError
-from seedbench.envs.searchqa import data, files
+from seedbench.envs.searchqa import data, folders
 from seedbench.envs.searchqa.data import KINDS
 from seedbench.envs.searchqa.files import COUNTS, check, import_published
 from seedbench.envs.searchqa.published import Published
@@ -298,14 +298,14 @@ def test_an_import_that_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """It is no data set of fewer questions: it is refused until the same command has ended."""
     source = searchqa_island.write(tmp_path / "source")
     put(source / "nq" / "test.jsonl", flashrag("n", 3))
-    write, calls = files._write_lines, iter((True, False))
+    write, calls = folders.write_lines, iter((True, False))
 
     def full(path: Path, rows: Iterable[Any]) -> None:
         if not next(calls):
             raise OSError(errno.ENOSPC, "No space left on device")
         write(path, rows)
 
-    monkeypatch.setattr(files, "_write_lines", full)
+    monkeypatch.setattr(folders, "write_lines", full)
     with pytest.raises(SeedbenchError, match="the disk is full; free some space and run the same command again"):
         import_published(source, tmp_path / "dest", quiet)
     with pytest.raises(SeedbenchError, match="has not finished: run the same"):

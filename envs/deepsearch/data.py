@@ -7,15 +7,16 @@ for task in data.tasks("seen"):
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from seedbench.core import Anchor, SeedbenchError
+from seedbench.envs.searchqa.data import SPLITS as SPLITS
 from seedbench.envs.searchqa.data import Dataset as Questions
 from seedbench.envs.searchqa.data import Question
+from seedbench.envs.searchqa.data import check_split as _check_split
 
 ENV_ID = "seedbench/DeepSearch-v0"
-SPLITS = ("train", "dev", "seen", "unseen", "paper")
 MOST_ANCHORS = 6
 
 
@@ -31,12 +32,7 @@ class Dataset(Questions):
         return ()
 
 
-def check_split(split: str, held: int) -> None:
-    """Raises SeedbenchError for a split that there is not, or of which nothing is held."""
-    if split not in SPLITS:
-        raise SeedbenchError(f"Deep search has no split {split!r}; choose one of {', '.join(SPLITS)}.")
-    if not held:
-        raise SeedbenchError(f"These files hold no question of the split {split}; add the files that do.")
+check_split = partial(_check_split, whose="Deep search")
 
 
 def open_dataset(data: str | Path) -> Dataset:

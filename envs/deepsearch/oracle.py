@@ -6,11 +6,12 @@ before it say. A hop is done when its page was read at the right place; after th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from seedbench.envs.deepsearch.pages import best_window
 from seedbench.envs.deepsearch.tags import Move
-from seedbench.envs.searchqa.data import Evidence, Question
+from seedbench.envs.searchqa.data import Question
+from seedbench.envs.searchqa.oracle import queries
 from seedbench.envs.searchqa.prose import sentences
 
 
@@ -51,14 +52,3 @@ def window_of(page: Sequence[str], sentence: int) -> int:
         if sentence < ends:
             return number
     return len(page) - 1
-
-
-def queries(question: Question, place: int, hop: Evidence) -> Iterator[str]:
-    """What to search for at a hop, best first. Where its query is not known: the question, then the gold title."""
-    if not hop.query:
-        yield from (question.question, hop.title)
-        return
-    yield hop.query
-    if hop.title in " ".join([question.question, *(e.query for e in question.evidence[: place + 1])]):
-        yield hop.title  # known by then, else it would be the answer of this hop
-    yield f"{hop.query} {question.question}"

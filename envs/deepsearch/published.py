@@ -112,12 +112,12 @@ def _plain(item: Item) -> list[Any]:
     return [item.kind, item.role, item.own, item.question, list(item.golds), evidence, list(item.snippets)]
 
 
-def line_of(item: Item) -> str:
-    """The item as a line of an import; encrypted where its authors encrypt it."""
+def row_of(item: Item) -> list[Any]:
+    """The item as a line of an import holds it; encrypted where its authors encrypt it."""
     row = _plain(item)
     if item.kind in SEALED:
         row = [*row[:3], seal(json.dumps(row[3:], ensure_ascii=False), OWN_CANARY)]
-    return json.dumps(row, ensure_ascii=False)
+    return row
 
 
 def _imported(path: Path) -> Iterable[Item]:

@@ -71,10 +71,10 @@ class Dataset(ABC):
         return False
 
 
-def check_split(split: str, held: int) -> None:
+def check_split(split: str, held: int, whose: str = "Search-QA") -> None:
     """Raises SeedbenchError for a split that there is not, or of which nothing is held."""
     if split not in SPLITS:
-        raise SeedbenchError(f"Search-QA has no split {split!r}; choose one of {', '.join(SPLITS)}.")
+        raise SeedbenchError(f"{whose} has no split {split!r}; choose one of {', '.join(SPLITS)}.")
     if not held:
         raise SeedbenchError(f"These files hold no question of the split {split}; add the files that do.")
 

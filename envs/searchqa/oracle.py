@@ -21,13 +21,13 @@ def next_action(question: Question, retrieved: Collection[str], searched: Collec
         return None
     for place, hop in enumerate(question.evidence):
         if hop.passage not in retrieved:
-            fresh = (query for query in _queries(question, place, hop) if query not in searched)
+            fresh = (query for query in queries(question, place, hop) if query not in searched)
             query = next(fresh, None)
             return f"<search>{query}</search>" if query else None
     return f"<answer>{question.golds[0]}</answer>"
 
 
-def _queries(question: Question, place: int, hop: Evidence) -> Iterator[str]:
+def queries(question: Question, place: int, hop: Evidence) -> Iterator[str]:
     """What to search for at a hop, best first. Where its query is not known: the question, then the gold title."""
     if not hop.query:
         yield from (question.question, hop.title)
