@@ -27,13 +27,12 @@ from seedbench.core import Trajectory
 from seedbench.train.hints import SkillGrpoArgs
 
 if TYPE_CHECKING:
+    from seedbench.train.checkpoint import Memory
     from seedbench.train.loop import Context, Hindsight, Run, Told
-
-Memory = dict[str, tuple[bool, str]]  # by kind: whether the skill is a success's, and the skill
 
 
 def remember(memory: Memory, run: Run, trajectories: Sequence[Trajectory]) -> Told:
-    """Analyse one episode a kind and keep what it says; no teacher is told anything."""
+    """Analyse one episode a kind; keep, by kind, whether it was won and what it says. No teacher is told anything."""
     from seedbench.baselines.skills.hindsight import analyse, over_ranks
     from seedbench.train.loop import Told
 

@@ -24,6 +24,7 @@ from typing_extensions import TypedDict  # pydantic needs this one below Python 
 from seedbench.core import Ended, SeedbenchError, Trajectory
 
 Record = dict[str, Any]
+LONGEST_TEXT = 20_000  # characters of a file that read_text reads
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -176,13 +177,19 @@ def _gzip_writer(path: Path) -> Iterator[gzip.GzipFile]:
 
 
 def read_text(path: Path, flag: str) -> str:
-    """The text of a file that an option names. Raises SeedbenchError if it cannot be read or is empty."""
+    """The text of a file that an option names, to be read at every turn. Raises SeedbenchError if it cannot be read, is
+    empty, or longer than any lesson."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SeedbenchError(f"{flag} {path} cannot be read as a UTF-8 text file: {error}.") from error
     if not text.strip():
         raise SeedbenchError(f"{flag} {path} is empty: write the text into it, or leave the option out.")
+    if len(text) > LONGEST_TEXT:
+        raise SeedbenchError(
+            f"{flag} {path} has {len(text):,} characters, which would stand in every prompt: give {LONGEST_TEXT:,} at "
+            "most."
+        )
     return text
 
 

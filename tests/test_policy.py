@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install -e '.[train]'")
 pytest.importorskip("transformers", reason="transformers is not installed: pip install -e '.[train]'")
 
 from seedbench.agents.local import LocalAgent  # noqa: E402
-from seedbench.core import InfrastructureError, Reply, Sampling, SeedbenchError, View, stream  # noqa: E402
+from seedbench.core import InfrastructureError, Message, Reply, Sampling, SeedbenchError, View, stream  # noqa: E402
 from seedbench.policy.decoding import Generation, Net  # noqa: E402
 from seedbench.policy.hf import HFPolicy  # noqa: E402
 from tests.tiny import TEMPLATE, forbid_network, one_sentence, one_torch_thread, tiny_folder, tiny_model, tiny_tokenizer  # noqa: E402
@@ -73,6 +75,18 @@ def test_a_template_given_as_a_file_is_used(folder: Path, tmp_path: Path) -> Non
     other = HFPolicy.load(folder, device="cpu", chat_template=str(tmp_path / "own.jinja"))
     assert other.decode(other.encode(CHAT)) == "MARK[system]Act.[user]go to fridge 1"
     assert other.describe()["chat_template_sha256"] != HFPolicy.load(folder).describe()["chat_template_sha256"]
+
+
+@given(
+    st.lists(st.sampled_from(["<|im_end|>", "<|im_start|>", "<|im_", "end|>", "<", "|>", "fridge", " "]), max_size=12)
+)
+def test_no_text_of_a_prompt_can_end_its_turn(policy: HFPolicy, pieces: list[str]) -> None:
+    said: list[Message] = [{"role": "system", "content": "Act."}, {"role": "user", "content": "".join(pieces)}]
+    ids = policy.encode(said)
+    special = {policy.tokenizer.convert_tokens_to_ids(name): name for name in ("<|im_start|>", "<|im_end|>")}
+    assert [special[i] for i in ids if i in special] == ["<|im_start|>", "<|im_end|>"] * 2 + ["<|im_start|>"]
+    if not any(mark in "".join(pieces) for mark in special.values()):
+        assert list(ids) == policy.tokenizer.apply_chat_template(said, add_generation_prompt=True, return_dict=False)
 
 
 @pytest.mark.parametrize("template", [NO_SYSTEM, DROPS_SYSTEM], ids=["refuses", "drops"])

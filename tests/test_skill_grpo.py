@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Sequence
@@ -81,10 +82,31 @@ def test_the_bank_has_a_skill_for_every_kind_of_training_task() -> None:
 
 def test_a_skill_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text(" \n")
-    for path, word in ((tmp_path / "nowhere", "cannot be read"), (tmp_path / "empty", "is empty")):
+    (tmp_path / "long").write_text("go on " * 5_000)
+    for name, word in (("nowhere", "cannot be read"), ("empty", "is empty"), ("long", "has 30,000 characters")):
+        path = tmp_path / name
         with pytest.raises(SeedbenchError) as error:
             skill_grpo.context_of(SkillGrpoArgs(skill=str(path)), {})
         one_sentence(error, "--skill", word)
+
+
+def test_a_skill_file_that_changed_is_not_gone_on_with(tmp_path: Path) -> None:
+    file = tmp_path / "skill.md"
+    file.write_text("Look first.")
+    args = SkillGrpoArgs(
+        model="fresh", updates=3, tasks=1, group=2, max_new_tokens=4, max_steps=1, save_every=1, threads=1,
+        out=str(tmp_path / "run"), skill=str(file),
+    )  # fmt: skip
+
+    skill_grpo.run(dataclasses.replace(args, updates=2))
+    for left in ("model.safetensors", "train.json"):
+        (tmp_path / "run" / left).unlink()
+    file.write_text("Look last.")
+    with pytest.raises(SeedbenchError, match=r"--skill .*skill\.md has changed since the run began"):
+        skill_grpo.run(args, resume=True)
+    file.write_text("Look first.")
+    skill_grpo.run(args, resume=True)
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 3
 
 
 def test_a_success_is_remembered_before_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

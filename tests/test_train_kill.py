@@ -131,7 +131,27 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_goes_on(whole: Path, t
         with pytest.raises(SeedbenchError, match=named):
             grpo.run(args, resume=True)
         file.write_bytes(good)
+    state = (newest / "state.json").read_text()
+    for old, new in (('"memory": {}', '"memory": {"heat": ["x"]}'), ('"cursor": ', '"cursor": 1e999, "x": ')):
+        (newest / "state.json").write_text(state.replace(old, new))
+        with pytest.raises(SeedbenchError, match=named):
+            grpo.run(args, resume=True)
     shutil.rmtree(newest)
+    grpo.run(args, resume=True)
+    equal(whole, out)
+
+
+def test_a_damaged_log_is_named_and_left_as_it_is(whole: Path, tmp_path: Path) -> None:
+    from seedbench.core import SeedbenchError
+
+    args, out = small(tmp_path / "run"), tmp_path / "run"
+    killed(lambda: grpo.run(args), torch.optim.AdamW, "step", 5)
+    good = (out / "metrics.jsonl").read_bytes()
+    (out / "metrics.jsonl").write_bytes(b"{" + good)
+    with pytest.raises(SeedbenchError, match=r"metrics\.jsonl is damaged after line 0.*move the file away"):
+        grpo.run(args, resume=True)
+    assert (out / "metrics.jsonl").read_bytes() == b"{" + good
+    (out / "metrics.jsonl").write_bytes(good)
     grpo.run(args, resume=True)
     equal(whole, out)
 

@@ -62,10 +62,8 @@ def _found_again(args: Any) -> dict[str, str]:
     paths = {"data": args.data} if args.data != "mini" else {}
     if os.path.isdir(args.model) and args.model not in ("fresh", "tiny"):
         paths["model"] = args.model
-    if isinstance(args, SkillGrpoArgs) and args.skill not in ("static", "hindsight", "none"):
-        paths["skill"] = args.skill
-    if isinstance(args, SspoArgs) and args.anchors:
-        paths["anchors"] = args.anchors
+    if isinstance(args, Args):
+        paths |= args.reads
     return {name: os.path.abspath(path) for name, path in paths.items()}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,19 @@ def render(tokenizer: Any, messages: list[Message], add_generation_prompt: bool 
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=add_generation_prompt)
     text.encode()  # tokenizers would only say TypeError
     return text
+
+
+def marks(tokenizer: Any) -> re.Pattern[str]:
+    """Finds the special tokens of a tokenizer in a text: turns begin and end with them."""
+    special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+    longest_first = sorted((token for token in special if len(token) > 1), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+
+def disarmed(messages: Sequence[Message], marks: re.Pattern[str]) -> list[Message]:
+    """The messages, in whose texts each special token is taken apart (<|im_end|> is then read as < |im_end|>), so that
+    no page, product, lesson or reply can end its turn and speak in another's name."""
+    return [{**m, "content": marks.sub(lambda found: f"{found[0][0]} {found[0][1:]}", m["content"])} for m in messages]
 
 
 def stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -24,6 +24,7 @@ class Checkpoint(ABC):
         self.folder = folder
         self.max_rows = 64
         self.merges_system = chat.merges_system(tokenizer)  # first: it says what is wrong with a template
+        self._marks = chat.marks(tokenizer)
         self.stop_ids = chat.stop_ids(model, tokenizer)
         self.vocabulary: int = model.get_input_embeddings().num_embeddings
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
@@ -52,7 +53,8 @@ class Checkpoint(ABC):
         """
         if not messages:
             raise SeedbenchError("The view holds no messages; render it with its environment's PROMPT first.")
-        turns = merge_system(messages) if self.merges_system else [dict(m) for m in messages]
+        plain = chat.disarmed(messages, self._marks)
+        turns = merge_system(plain) if self.merges_system else plain
         try:
             return self._pieces.ids(chat.render(self.tokenizer, turns))
         except UnicodeEncodeError as e:

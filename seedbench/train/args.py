@@ -163,6 +163,11 @@ class Args:
             raise SeedbenchError(f"--clip is {self.clip}: it must be below 1, as ratios are positive.")
 
     @property
+    def reads(self) -> dict[str, str]:
+        """Files whose content takes part in every update, by the setting that names them."""
+        return {}
+
+    @property
     def teacher_sync(self) -> int:
         """Updates between copies of the weights that re-score what hindsight tells; 1: always the batch's own."""
         return 1

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from seedbench.core import SeedbenchError
 from seedbench.policy.adapter import has_adapter
 from seedbench.policy.hf import HFPolicy
@@ -28,6 +30,7 @@ from seedbench.train.optimizer import Optimizer
 from seedbench.train.shard import distinct, gathered, like
 from seedbench.train.teacher import Teacher
 
+Memory = dict[str, tuple[bool, str]]  # a page's own, between updates: by key, a flag and a text
 KEPT = 2
 ADAPTER = "adapter.safetensors"
 MOMENTS = "optimizer.safetensors"
@@ -110,7 +113,8 @@ def restore(folder: Path, policy: HFPolicy, optimizer: Optimizer, teacher: Teach
         numbers = {"update": int(state["update"]), "cursor": int(state["cursor"])}
         if numbers["update"] != int(folder.name) or numbers["cursor"] < 0:
             raise ValueError(f"its state.json says {numbers}")
-        return {**numbers, "base": state.get("base"), "memory": dict(state["memory"])}
+        memory = TypeAdapter(Memory).validate_python(state["memory"])
+        return {**numbers, "base": state.get("base"), "files": state.get("files", {}), "memory": memory}
     raise AssertionError("readable() lets no error through")
 
 
@@ -121,7 +125,9 @@ def readable(folder: Path) -> Iterator[None]:
 
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError, SeedbenchError) as error:
+    except (
+        OSError, ValueError, KeyError, TypeError, OverflowError, RuntimeError, SafetensorError, SeedbenchError
+    ) as error:  # fmt: skip
         raise SeedbenchError(
             f"{folder} is damaged ({why(error)}): remove it, and --resume takes the one before."
         ) from error

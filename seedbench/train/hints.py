@@ -28,6 +28,11 @@ class SkillGrpoArgs(Args):
         super().__post_init__()
         _at_least(self.analysis_tokens, 1, "analysis-tokens")
 
+    @property
+    def reads(self) -> dict[str, str]:
+        """As Args.reads."""
+        return {} if self.skill in ("static", "hindsight", "none") else {"skill": self.skill}
+
 
 @dataclass(frozen=True)
 class HindsightArgs(Args):
@@ -57,6 +62,11 @@ class HindsightArgs(Args):
         _at_least(self.share_every, 0, "share-every")
         if self.opd_stop is not None:
             _at_least(self.opd_stop, 0, "opd-stop")
+            if self.opd_stop <= self.opd_start:
+                raise SeedbenchError(
+                    f"--opd-stop {self.opd_stop} is not after --opd-start {self.opd_start}: the teacher would never "
+                    "speak; that is --skills none."
+                )
 
     def scheduled(self, update: int) -> bool:
         """Whether the teacher speaks at this update, counted from 0."""
@@ -118,6 +128,11 @@ class SspoArgs(Args):
         _at_least(self.teacher_updates, 1, "teacher-updates")
         if self.floor > 1:
             raise SeedbenchError(f"--floor is {self.floor}: a weight's lower bound is 1 at most.")
+
+    @property
+    def reads(self) -> dict[str, str]:
+        """As Args.reads."""
+        return {"anchors": self.anchors} if self.anchors else {}
 
     @property
     def teacher_sync(self) -> int:

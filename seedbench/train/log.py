@@ -13,13 +13,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from seedbench import record
+from seedbench.core import SeedbenchError
 
 FILE = "metrics.jsonl"
 CURVES = ("success", "loss", "grad_norm", "entropy", "invalid_rate", "episode_steps")
 
 
 class Log:
-    """Opened at update `done` of `total`: later lines of an interrupted run are dropped, as they come again."""
+    """Opened at update `done` of `total`: later lines of an interrupted run are dropped, as they come again. Raises
+    SeedbenchError where fewer than `done` lines can be read of a file that is there, which is left as it is."""
 
     def __init__(self, out: Path, done: int, total: int, quiet: bool = False, tracker: Any = None):
         self.path = out / FILE
@@ -30,7 +32,7 @@ class Log:
         self.task = self.bar.add_task("update", total=total, completed=done)
         if not quiet:
             out.mkdir(parents=True, exist_ok=True)
-            kept = read(self.path)[:done] if self.path.exists() else []
+            kept = _before(self.path, done) if self.path.exists() else []
             record.write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def __enter__(self) -> Log:
@@ -54,6 +56,16 @@ class Log:
             self.tracker.log(numbers, step=figures["update"])
         words = f"success {figures['success']:.2f}  loss {figures['loss']:+.3f}  |g| {figures['grad_norm']:.2f}"
         self.bar.update(self.task, completed=figures["update"], description=words)
+
+
+def _before(path: Path, done: int) -> list[dict[str, Any]]:
+    kept = [line for line in read(path) if line["update"] <= done]
+    if len(kept) < done:
+        raise SeedbenchError(
+            f"{path} is damaged after line {len(kept)}, and the checkpoint stands at update {done}: mend that line, or "
+            f"move the file away, and --resume goes on with a log that begins at update {done + 1}."
+        )
+    return kept
 
 
 def plot(path: Path) -> None:

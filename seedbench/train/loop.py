@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seedbench import record
 from seedbench.core import SeedbenchError, Task, Trajectory, stream
 from seedbench.exam import Config, Exam, plan_one
-from seedbench.policy import adapter, loading
+from seedbench.policy import adapter, loading, weights
 from seedbench.policy.checkpoint import Checkpoint
 from seedbench.policy.fresh import load_policy
 from seedbench.policy.hf import HFPolicy
@@ -54,7 +54,7 @@ def plain(task: Task) -> str:
 
 @dataclass
 class Run:
-    """What an update works on; everything but the exam is in a checkpoint. `memory` is the page's own, and JSON."""
+    """What an update works on; everything but the exam is in a checkpoint. `memory` is the page's own."""
 
     args: Args
     exam: Exam
@@ -64,7 +64,7 @@ class Run:
     ranks: Ranks
     teacher: Teacher  # the weights that score what hindsight tells: the batch's own, or a copy
     sampler: Checkpoint  # plays the episodes: the policy itself, or an engine that is sent its weights
-    memory: dict[str, Any]
+    memory: checkpoint.Memory
     update: int = 0
     cursor: int = 0  # training tasks drawn so far
     budget: int = 0  # tokens of a pass of the update: args.token_budget, or less after running out of memory
@@ -93,12 +93,12 @@ def train(
     objective: Objective,
     context: Context = plain,
     hindsight: Hindsight | None = None,
-    memory: dict[str, Any] | None = None,
+    memory: checkpoint.Memory | None = None,
     resume: bool = False,
 ) -> Path:
     """Train and leave a model folder in args.out. Raises SeedbenchError; the last checkpoint then stands.
 
-    `memory` is what context and hindsight keep between updates (JSON); a resumed run finds in it what it had.
+    `memory` is what context and hindsight keep between updates; a resumed run finds in it what it had.
     """
     loading.require_train()
     if not args.out:
@@ -118,9 +118,10 @@ def train(
 
 def _train(
     args: Args, out: Path, ranks: Ranks, advantages: Advantages, objective: Objective, context: Context,
-    hindsight: Hindsight | None, memory: dict[str, Any] | None, resume: bool,
+    hindsight: Hindsight | None, memory: checkpoint.Memory | None, resume: bool,
 ) -> None:  # fmt: skip
-    run = _open(args, out, resume, ranks, {} if memory is None else memory)
+    files = _files(args)
+    run = _open(args, out, resume, ranks, {} if memory is None else memory, files)
     main = ranks.rank == 0
     if main:
         record.write_text(out / "train.json", args.dumps())
@@ -129,7 +130,8 @@ def _train(
         while run.update < args.updates:
             log.write(_one_update(run, advantages, objective, context, hindsight))
             if run.update % args.save_every == 0 and run.update < args.updates:
-                state = {"update": run.update, "cursor": run.cursor, "base": _base(run), "memory": run.memory}
+                state = {"update": run.update, "cursor": run.cursor, "base": _base(run), "memory": run.memory,
+                         "files": files}  # fmt: skip
                 checkpoint.save(out, run.policy, run.optimizer, state, main, run.teacher)
         if main:
             plot(out / FILE)
@@ -175,7 +177,9 @@ def _one_update(
     }  # fmt: skip
 
 
-def _open(args: Args, out: Path, resume: bool, ranks: Ranks, memory: dict[str, Any]) -> Run:
+def _open(
+    args: Args, out: Path, resume: bool, ranks: Ranks, memory: checkpoint.Memory, files: Mapping[str, str]
+) -> Run:
     config = Config("train", env=args.env, split="train", data=args.data, preset=args.preset,
                     max_steps=args.max_steps, history=args.history, batch=args.slots)  # fmt: skip
     exam = plan_one(config)
@@ -201,6 +205,11 @@ def _open(args: Args, out: Path, resume: bool, ranks: Ranks, memory: dict[str, A
         state = checkpoint.restore(last, policy, run.optimizer, teacher)
         if state["base"] != _base(run):
             raise SeedbenchError(f"{args.model} is not the model that {last} is an adapter of: put that one back.")
+        for flag, digest in files.items():
+            if state["files"].get(flag, digest) != digest:
+                raise SeedbenchError(
+                    f"--{flag} {args.reads[flag]} has changed since the run began: put that file back."
+                )
         run.update, run.cursor = state["update"], state["cursor"]
         memory.update(state["memory"])
     return run
@@ -210,6 +219,14 @@ def _load(args: Args, source: str) -> HFPolicy:
     policy = load_policy(source, args.env, seed=args.seed, device=args.device, dtype=args.dtype, threads=args.threads)
     policy.token_budget, policy.packed = args.token_budget, args.layout == "packed"
     return policy
+
+
+def _files(args: Args) -> dict[str, str]:
+    """Digests of what `args.reads` names, which checkpoints do not hold."""
+    try:
+        return {flag: weights.sha256_files([Path(path)]) for flag, path in args.reads.items()}
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise SeedbenchError(f"A file that the settings name cannot be read: {error}.") from error
 
 
 def _base(run: Run) -> str | None:

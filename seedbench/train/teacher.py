@@ -49,7 +49,7 @@ class Teacher:
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take the copy of a checkpoint. Raises ValueError if it is of other weights."""
-        if set(tensors) != set(self.weights):
+        if {n: t.shape for n, t in tensors.items()} != {n: w.shape for n, w in self.weights.items()}:
             raise ValueError("its teacher is not of these weights")
         self._held = {name: _stored(like(tensor, self.weights[name])) for name, tensor in tensors.items()}
 
