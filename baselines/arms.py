@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
 import numpy as np
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic needs this one below Python 3.12
 
+from seedbench.core import SeedbenchError
 from seedbench.train.log import read
 
 AREA = "area under the training curve"
@@ -17,18 +19,31 @@ LATE = {"grad_norm": "gradient norm", "entropy": "entropy"}  # of metrics.jsonl:
 LAST = 5  # of those
 
 
+class Split(TypedDict):
+    """What outcomes.json holds of a split."""
+
+    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)  # type: ignore[misc]
+    won: Annotated[str, Field(pattern="^[01]+$")]
+    score: float
+    steps: float
+    invalid_rate: float
+    trials: NotRequired[int]
+    metrics: NotRequired[dict[str, float]]
+
+
 class Arm:
     """All finished runs of an arm, by seed."""
 
     def __init__(self, folder: Path):
-        self.runs: dict[int, dict[str, Any]] = {}
+        self.runs: dict[int, dict[str, Split]] = {}
         self.curves: dict[int, list[float]] = {}
         self.late: dict[int, dict[str, float]] = {}
-        for run in sorted(folder.glob("*"), key=lambda p: int(p.name)):
+        found = [run for run in folder.glob("*") if run.name.isdecimal()]
+        for run in sorted(found, key=lambda p: int(p.name)):
             if (run / "outcomes.json").is_file():
-                self.runs[int(run.name)] = json.loads((run / "outcomes.json").read_text(encoding="utf-8"))
+                self.runs[int(run.name)] = _outcomes(run / "outcomes.json")
                 if (run / "metrics.jsonl").is_file():
-                    lines = read(run / "metrics.jsonl")
+                    lines = _lines(run / "metrics.jsonl")
                     self.curves[int(run.name)] = [line["success"] for line in lines]
                     found = {name: [x[name] for x in lines[-LAST:] if name in x] for name in LATE}
                     self.late[int(run.name)] = {name: float(np.mean(some)) for name, some in found.items() if some}
@@ -44,7 +59,7 @@ class Arm:
             won = {seed: run[split]["won"] for seed, run in self.runs.items()}
         return {seed: w.count("1") / len(w) for seed, w in won.items()}
 
-    def plays(self, seed: int) -> list[dict[str, Any]]:
+    def plays(self, seed: int) -> list[Split]:
         """What is kept of each split of a run, second plays apart."""
         return [figures for name, figures in self.runs[seed].items() if "*" not in name]
 
@@ -59,6 +74,42 @@ class Arm:
                 values, n = [p["metrics"][name] for p in plays], [len(p["won"]) for p in plays]
                 found[seed] = float(np.average(values, weights=n))
         return found
+
+
+def _outcomes(file: Path) -> dict[str, Split]:
+    try:
+        told = TypeAdapter(dict[str, Split]).validate_json(file.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SeedbenchError(
+            f"{file} is not what an experiment keeps of a run ({'.'.join(map(str, first['loc'])) or 'the whole'}: "
+            f"{first['msg']}): remove the folder, and the experiment makes it again from its work folder."
+        ) from error
+    return told
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    lines = read(file)
+    whole = [n for n, line in enumerate(lines, 1) if line["update"] == n and isinstance(line.get("success"), float)]
+    if not whole or len(whole) < len(file.read_text(encoding="utf-8", errors="replace").splitlines()):
+        raise SeedbenchError(
+            f"{file} is no whole log of a training run (good up to line {len(whole)}): remove the folder, and the "
+            "experiment makes it again from its work folder."
+        )
+    return lines
+
+
+def check(arms: Mapping[str, Arm]) -> None:
+    """Raises SeedbenchError unless the start has played, and every run the start's splits and tasks."""
+    if not arms["start"].runs:
+        raise SeedbenchError("nothing is kept of the start: run the experiment first.")
+    sizes = {
+        name: len(split["won"]) for name, split in next(iter(arms["start"].runs.values())).items() if "*" not in name
+    }
+    for name, arm in arms.items():
+        for seed, run in arm.runs.items():
+            if {s: len(split["won"]) for s, split in run.items() if "*" not in s} != sizes:
+                raise SeedbenchError(f"{name}, seed {seed}, played other splits or tasks than the start: {sizes}.")
 
 
 def measured(arms: Mapping[str, Arm]) -> list[str]:

@@ -7,77 +7,39 @@ A plan is a JSON file: `start` (a model), `env`, `arms` (name -> arguments of `s
 they are needed `contrasts` (pairs of arms whose two endpoints are compared) and `again` (an arm, or start -> arguments
 of a second `seedbench eval`, whose splits are kept under their names with a star). What every run leaves that is worth
 keeping (metrics.jsonl, outcomes of all tasks) goes into a folder beside the plan, named like it;
-seedbench.baselines.report reads that folder alone. Runs that are there are not run again, and one that was killed goes
-on, so the same command resumes.
+seedbench.baselines.report reads that folder alone. Every command is read before the first is given. Runs that are there
+are not run again, unless the plan has changed, which is refused; one that was killed goes on, so the same command
+resumes. Several processes may work on one plan: each takes the next run that no other has in hand.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import tyro
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from seedbench import record
+from seedbench.baselines.plan import Plan
 from seedbench.core import SeedbenchError
 
-
-@dataclass(frozen=True)
-class Plan:
-    """What is run; read from a file that is committed before the first run."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-    title: str
-    start: str
-    env: str
-    arms: dict[str, list[str]]
-    seeds: list[int]
-    eval: list[str]
-    control: str = ""
-    question: str = ""
-    analysis: str = ""
-    contrasts: list[list[str]] = field(default_factory=list)
-    again: dict[str, list[str]] = field(default_factory=dict)
-
-    @classmethod
-    def load(cls, path: Path) -> Plan:
-        """Read a plan. Raises SeedbenchError."""
-        try:
-            plan = TypeAdapter(cls).validate_json(path.read_text(encoding="utf-8"), strict=True)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "the whole"
-            raise SeedbenchError(f"{path} is not a plan of an experiment: {where}: {first['msg']}.") from error
-        except (OSError, ValueError, RecursionError) as error:
-            raise SeedbenchError(f"{path} is not a plan of an experiment ({error}).") from error
-        if strange := [arm for arm in plan.arms if not re.fullmatch(r"[\w-][\w.-]*", arm) or arm == "start"]:
-            raise SeedbenchError(f"{path}: an arm is called {strange[0]!r}: take letters, digits, - and _, not start.")
-        if empty := [arm for arm, told in plan.arms.items() if not told]:
-            raise SeedbenchError(f"{path}: the arm {empty[0]!r} names no algorithm: begin it with grpo, say.")
-        if plan.control and plan.control not in plan.arms:
-            raise SeedbenchError(f"{path}: the control {plan.control!r} is none of the arms.")
-        named = {arm for pair in plan.contrasts for arm in pair} | set(plan.again) - {"start"}
-        if strange := sorted(named - set(plan.arms)):
-            raise SeedbenchError(f"{path}: {strange[0]!r} in contrasts or again is none of the arms.")
-        if any(len(pair) != 2 for pair in plan.contrasts):
-            raise SeedbenchError(f"{path}: each of the contrasts is a pair of arms.")
-        return plan
+SETTINGS = "settings.json"  # beside what is kept of a run: what it was made with
 
 
 @dataclass(frozen=True)
 class Job:
     """One run of an arm, or (arm "start") the play of the model that all begin with."""
 
+    plan: Plan
     arm: str
     seed: int
     work: Path
@@ -87,65 +49,100 @@ class Job:
     def done(self) -> bool:
         return (self.kept / "outcomes.json").is_file()
 
+    def same(self, folder: Path) -> None:
+        """Raises SeedbenchError if what lies in `folder` was made with other settings than the plan's. (What was kept
+        before settings were kept with it is taken as it is.)"""
+        if not (folder / SETTINGS).is_file():
+            return
+        from seedbench.policy.weights import read_object
 
-def run(path: Path, work: Path, jobs: int, arms: Sequence[str] = ()) -> Path:
-    """Do what is left of the plan or of some `arms`, `jobs` runs at a time; returns the folder with what is kept."""
+        was, now = read_object(folder / SETTINGS), self.plan.settings(self.arm, self.seed)
+        for name, value in now.items():
+            if was.get(name) != value:
+                raise SeedbenchError(
+                    f"{folder} was made with {name} {json.dumps(was.get(name))}, and the plan says "
+                    f"{json.dumps(value)}: put the plan back, or give the new one a name of its own."
+                )
+
+
+def run(path: Path, work: Path, jobs: int, arms: Sequence[str] = ()) -> tuple[Path, int]:
+    """Do what is left of the plan or of some `arms`, `jobs` runs at a time; returns the folder with what is kept, and
+    how many runs were left to another process, which has them in hand."""
     plan, kept = Plan.load(path), path.with_suffix("")
+    if kept == path:
+        raise SeedbenchError(f"{path}: what is kept goes into a folder named like the plan: call the file NAME.json.")
     if strange := sorted(set(arms) - set(plan.arms)):
-        raise SeedbenchError(f"{path} has no arm {strange[0]!r}: {', '.join(plan.arms)} are its arms.")
+        raise SeedbenchError(f"{path} has no arm {strange[0]!r}: {', '.join(plan.arms) or 'none'} are its arms.")
+    plan.check_commands()
     wanted = ("start", *(arm for arm in plan.arms if arm in arms or not arms))
     named = [(arm, seed) for seed in plan.seeds for arm in wanted]  # seeds outermost: pairs come first
-    todo = [Job(arm, seed, work / arm / str(seed), kept / arm / str(seed)) for arm, seed in named]
-    todo = [job for job in todo if not job.done]
+    every = [Job(plan, arm, seed, work / arm / str(seed), kept / arm / str(seed)) for arm, seed in named]
+    for job in every:
+        job.same(job.kept)
+    todo, left = [job for job in every if not job.done], 0
     with ThreadPoolExecutor(jobs) as pool:
-        for n, job in enumerate(pool.map(lambda job: one(plan, job), todo), 1):
-            print(f"{n} of {len(todo)}: {job.arm}, seed {job.seed}", flush=True)
-    return kept
+        for n, (job, ours) in enumerate(zip(todo, pool.map(one, todo), strict=True), 1):
+            left += not ours
+            said = "" if ours else ", is in the hands of another process"
+            print(f"{n} of {len(todo)}: {job.arm}, seed {job.seed}{said}", flush=True)
+    return kept, left
 
 
-def one(plan: Plan, job: Job) -> Job:
-    """Train (or go on), play, and keep the little that the report needs. Raises SeedbenchError with what was said."""
-    model, trained = plan.start, job.work / "train"
+def one(job: Job) -> bool:
+    """Train (or go on), play, and keep the little that the report needs; False where another process is doing it.
+    Raises SeedbenchError with what was said."""
+    job.work.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(record.locked(job.work))
+        except SeedbenchError:
+            return False
+        if not job.done:  # by another process, meanwhile
+            _one(job)
+    return True
+
+
+def _one(job: Job) -> None:
+    plan, model, trained = job.plan, job.plan.start, job.work / "train"
+    job.same(job.work)
+    record.write_json(job.work / SETTINGS, plan.settings(job.arm, job.seed))
     if job.arm != "start":
         model = str(trained)
         if not (trained / "model.safetensors").is_file():
             if (trained / "train.json").is_file():
                 _seedbench("train", plan.arms[job.arm][0], "--resume", model)
             else:
-                told = ("--env", plan.env, "--model", plan.start, "--seed", str(job.seed), "--out", model)
-                _seedbench("train", *plan.arms[job.arm], *told)
-    kept = _played(plan, job, model, job.work / "eval", [])
+                _seedbench(*plan.train(job.arm, job.seed, model))
+    told = _played(job, model, job.work / "eval")
     if job.arm in plan.again:
-        more = _played(plan, job, model, job.work / "again", plan.again[job.arm])
-        kept |= {f"{split}*": figures for split, figures in more.items()}
+        more = _played(job, model, job.work / "again", plan.again[job.arm])
+        told |= {f"{split}*": figures for split, figures in more.items()}
     job.kept.mkdir(parents=True, exist_ok=True)
     if job.arm != "start":
         shutil.copy(trained / "metrics.jsonl", job.kept / "metrics.jsonl")
-    text = json.dumps(kept, indent=1) + "\n"
-    (job.kept / "outcomes.json.part").write_text(text, encoding="utf-8")
-    os.replace(job.kept / "outcomes.json.part", job.kept / "outcomes.json")
-    return job
+    shutil.copy(job.work / SETTINGS, job.kept / SETTINGS)
+    record.write_json(job.kept / "outcomes.json", told)
 
 
-def _played(plan: Plan, job: Job, model: str, folder: Path, more: list[str]) -> dict[str, Any]:
+def _played(job: Job, model: str, folder: Path, more: Sequence[str] = ()) -> dict[str, Any]:
     if not (folder / "results.json").is_file():
-        shutil.rmtree(folder, ignore_errors=True)
-        told = ("--agent", model, "--env", plan.env, "--seed", str(job.seed), "--out", str(folder))
-        _seedbench("eval", *told, *plan.eval, *more, "--quiet")
+        if (folder / "run.json").is_file():
+            _seedbench("eval", "--resume", str(folder), "--quiet")
+        else:
+            _seedbench(*job.plan.play(model, job.seed, str(folder), more))
     return outcomes(folder)
 
 
 def outcomes(run: Path) -> dict[str, Any]:
     """Per split of a finished run: won episodes as a string of 0 and 1, tasks in manifest order and the trials of each
     together; mean steps, invalid rate, and means of what else the environment measures."""
-    from seedbench import record
+    from seedbench.results import load
 
-    results = json.loads((run / "results.json").read_text(encoding="utf-8"))["results"]
     told: dict[str, Any] = {
-        r["split"]: {"won": "", "score": r["score"]["mean"], "steps": r["steps"]["mean"],
-                     "invalid_rate": r["invalid_rate"], "trials": r["attempted"] // r["tasks"],
-                     "metrics": {k: v for k, v in r["metrics"].items() if isinstance(v, int | float)}}
-        for r in results
+        r.split: {"won": "", "score": r.score.mean, "steps": r.steps.mean, "invalid_rate": r.invalid_rate or 0.0,
+                  "trials": r.attempted // r.tasks,
+                  "metrics": {k: v for k, v in r.metrics.items() if isinstance(v, int | float)}}
+        for r in load(run).results
     }  # fmt: skip
     for line in record.read_lines(run / "trajectories.jsonl.gz"):
         told[line["split"]]["won"] += str(int(line["success"]))
@@ -178,8 +175,10 @@ def main(
     if jobs < 1:
         raise SeedbenchError(f"--jobs is {jobs}: it must be 1 or more.")
     some = [arm for arm in arms.split(",") if arm]
-    kept = run(plan, work or Path("runs") / plan.stem, jobs, some)
-    if some:
+    kept, left = run(plan, work or Path("runs") / plan.stem, jobs, some)
+    if left:
+        print(f"{left} runs are in the hands of another process: the report is written when they are done")
+    elif some:
         print(f"these arms are done: the same command without --arms runs the rest and reports into {kept}")
     else:
         print(report.write(plan, kept))

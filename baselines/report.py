@@ -14,13 +14,15 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+import tyro
 
 from seedbench import stats
-from seedbench.baselines.arms import AREA, FINAL, LAST, LATE, Arm, measured
-from seedbench.baselines.experiment import Plan
+from seedbench.baselines.arms import AREA, FINAL, LAST, LATE, Arm, check, measured
+from seedbench.baselines.plan import Plan
+from seedbench.core import SeedbenchError
 
 FEWEST = 3  # runs that an interval over runs takes
 
@@ -121,6 +123,7 @@ def write(path: Path, kept: Path) -> str:
 
 
 def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
+    check(arms)
     splits = [name for name in next(iter(arms["start"].runs.values())) if "*" not in name]
     more = measured(arms)
     heads = [*splits, AREA, *(f"score, {s}" for s in splits), "steps", "invalid", *(LATE.get(n, n) for n in more)]
@@ -203,5 +206,17 @@ def _draw(path: Path, curves: dict[str, dict[int, list[float]]]) -> None:
     pyplot.close(figure)
 
 
+def main(plan: Annotated[Path, tyro.conf.Positional]) -> None:
+    """Write report.md and curves.png from what is kept of an experiment.
+
+    Args:
+        plan: The plan's file; what is kept lies in the folder of that name.
+    """
+    print(write(plan, plan.with_suffix("")))
+
+
 if __name__ == "__main__":
-    print(write(Path(sys.argv[1]), Path(sys.argv[1]).with_suffix("")))
+    try:
+        tyro.cli(main)
+    except (SeedbenchError, OSError) as error:
+        sys.exit(f"error: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import tyro
@@ -51,15 +52,8 @@ def main(argv: list[str] | None = None) -> None:
     if argv == ["--version"]:
         print(f"seedbench {seedbench.__version__}")
         return
-    common.ARGV.set(tuple(argv))
     try:
-        command: Any = tyro.cli(
-            Command,
-            prog="seedbench",
-            description="Train and measure language-model agents on long-horizon tasks.",
-            args=argv,
-        )
-        command()
+        read(argv)()
     except InfrastructureError as error:
         sys.exit(_say(error, 1))
     except SeedbenchError as error:
@@ -75,6 +69,18 @@ def main(argv: list[str] | None = None) -> None:
             cure = "what was finished is kept: free some and run the same command again, or go on with --resume"
             sys.exit(_say(f"no space left on the disk{where}; {cure}.", 1))
         sys.exit(_say(f"{error.strerror or error}{where}: mend that and run the command again.", 1))
+
+
+def read(argv: Sequence[str]) -> Callable[[], None]:
+    """The command that `argv` means, not yet run. Raises SystemExit (with what is wrong on stderr), SeedbenchError."""
+    common.ARGV.set(tuple(argv))
+    command: Any = tyro.cli(
+        Command,
+        prog="seedbench",
+        description="Train and measure language-model agents on long-horizon tasks.",
+        args=list(argv),
+    )
+    return command
 
 
 def _say(message: object, code: int) -> int:

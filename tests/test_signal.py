@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seedbench.baselines.plan import Plan
 from seedbench.core import Anchor, SeedbenchError, Task
 from seedbench.train.args import Args
 from seedbench.train.hints import SeedArgs, SspoArgs
@@ -354,8 +355,13 @@ def test_power_of_the_paired_test() -> None:
 
 
 RESULTS = Path(experiment.__file__).parent / "results"
-PLANS = sorted(p for p in RESULTS.glob("*.json") if p.name.startswith(("seed-alfworld", "sspo-deepsearch")))
-SHORTER = {"half": {"updates": 6}}  # SSPO at half of GRPO's updates, rounded up
+PLANS = sorted(
+    p
+    for p in RESULTS.glob("*.json")
+    if p.name.startswith(("seed-", "sspo-deepsearch")) and p.name != "seed-signal.json"
+)
+FEWER = {"task_share": 0.6}
+OTHERWISE = {"half": {"updates": 6}, "grpo_60": FEWER, "seed_60": FEWER}  # half of GRPO's updates, rounded up
 
 
 def test_the_committed_signal_follows_from_its_dot_products() -> None:
@@ -369,19 +375,19 @@ def test_the_committed_signal_follows_from_its_dot_products() -> None:
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda p: p.stem)
 def test_plans_are_ones_that_can_be_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every arm's flags are understood, and all arms have as many updates, episodes and mini-batches, but for SHORTER;
-    second plays have flags of `seedbench eval`."""
+    """Every arm's flags are understood, and all arms have as many updates, episodes and mini-batches, but for
+    OTHERWISE; second plays have flags of `seedbench eval`."""
     from seedbench import cli
     from seedbench.commands import runs, train
 
     told: list[Any] = []
     monkeypatch.setattr(train._Common, "run", lambda self, page, args: told.append(args))
-    plan = experiment.Plan.load(path)
+    plan = Plan.load(path)
     for arm in plan.arms.values():
         cli.main(["train", *arm, "--env", plan.env, "--model", plan.start, "--seed", "0", "--out", "x"])
     shared = [f.name for f in dataclasses.fields(Args) if f.name != "deal_seed"]
     for arm, args in zip(plan.arms, told, strict=True):
-        assert SHORTER.get(arm, {}) == {n: v for n in shared if (v := getattr(args, n)) != getattr(told[0], n)}, arm
+        assert OTHERWISE.get(arm, {}) == {n: v for n in shared if (v := getattr(args, n)) != getattr(told[0], n)}, arm
     assert len(plan.arms) == len(told) == len({(type(a), json.dumps(dataclasses.asdict(a))) for a in told})
     assert len(set(plan.seeds)) == len(plan.seeds) and "--temperature" in plan.eval
     if "again" in plan.arms:
@@ -422,7 +428,7 @@ def test_report_compares_pairs_and_shows_second_plays(tmp_path: Path) -> None:
     for wrong in ({"contrasts": [["b", "x"]]}, {"again": {"x": []}}, {"contrasts": [["b"]]}):
         path.write_text(json.dumps(plan | wrong))
         with pytest.raises(SeedbenchError):
-            experiment.Plan.load(path)
+            Plan.load(path)
 
 
 def test_report_describes_what_every_run_measured(tmp_path: Path) -> None:
@@ -462,6 +468,75 @@ def test_older_outcomes_make_the_report_they_made(tmp_path: Path, name: str) -> 
     assert [line for line in old if not any(one.startswith(line.rstrip(" |")) for one in new)] == []
 
 
+def again_and_otherwise(path: Path, plan: Any, kept: Path, work: Path, asked: list[Any]) -> None:
+    """A killed play goes on; what another process has in hand is left to it; a changed plan is refused."""
+    from seedbench import record
+
+    before, run = (kept / "a" / "3" / "outcomes.json").read_bytes(), work / "a" / "3"
+    for gone in (kept / "a" / "3" / "outcomes.json", run / "again" / "results.json"):
+        gone.unlink()
+    with record.locked(run):
+        assert experiment.run(path, work, 1) == (kept, 1) and len(asked) == 5
+    assert experiment.run(path, work, 1) == (kept, 0) and asked[5:] == [
+        ("eval", "--resume", str(run / "again"), "--quiet")
+    ]
+    assert (kept / "a" / "3" / "outcomes.json").read_bytes() == before
+    path.write_text(json.dumps(plan | {"arms": {"a": [*plan["arms"]["a"], "--lr", "1e-3"]}}))
+    with pytest.raises(SeedbenchError, match=r"a/3 was made with train .* and the plan says .*\"1e-3\""):
+        experiment.run(path, work, 1)
+    path.write_text(json.dumps(plan))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"seeds": []}, "seeds is empty"),
+        ({"seeds": [1, 1]}, "the seed 1 is there twice"),
+        ({"arms": {"a": ["grpo", "--lr\0"]}}, "cannot be printed"),
+        (
+            {"arms": {"a": ["grpo"], "b": ["grpo", "--updatez", "3"]}},
+            "arm 'b' of the plan is no command: seedbench train",
+        ),
+        ({"arms": {"a": ["grpo", "--lr", "-1"]}}, "--lr is -1.0: give a finite number"),
+        ({"eval": ["--split", "seen", "--trials", "x"]}, "eval of the plan is no command"),
+        ({"again": {"a": ["--skil", "static"]}}, "again of 'a' of the plan is no command"),
+        ({"arms": []}, "arms: Input should be an object"),
+    ],
+)
+def test_a_plan_is_refused_before_its_first_run(
+    wrong: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "one", lambda job: pytest.fail("a run began"))
+    plan = {"title": "t", "start": "tiny", "env": "alfworld", "seeds": [0], "eval": [], "arms": {"a": ["grpo"]}}
+    (tmp_path / "plan.json").write_text(json.dumps(plan | wrong))
+    with pytest.raises(SeedbenchError) as error:
+        experiment.run(tmp_path / "plan.json", tmp_path / "work", 1)
+    assert said in str(error.value)
+
+
+def test_what_is_kept_is_checked_when_it_is_read(tmp_path: Path) -> None:
+    split = {"won": "01", "score": 0.5, "steps": 3.0, "invalid_rate": 0.0}
+    for arm in ("start", "a"):
+        (tmp_path / arm / "0").mkdir(parents=True)
+        (tmp_path / arm / "0" / "outcomes.json").write_text(json.dumps({"seen": split}))
+    (tmp_path / "a" / "notes").mkdir()
+    (tmp_path / "a" / "0" / "metrics.jsonl").write_text('{"update": 1, "success": 0.5}\n')
+    arms = {name: report.Arm(tmp_path / name) for name in ("start", "a")}
+    report.check(arms)
+    (tmp_path / "a" / "0" / "outcomes.json").write_text(json.dumps({"seen": split | {"won": "0"}}))
+    with pytest.raises(SeedbenchError, match="a, seed 0, played other splits or tasks"):
+        report.check({"start": arms["start"], "a": report.Arm(tmp_path / "a")})
+    for text in ('{"seen": {"won": "012"', json.dumps({"seen": split | {"won": "012"}}), "[]", '{"seen": []}'):
+        (tmp_path / "a" / "0" / "outcomes.json").write_text(text)
+        with pytest.raises(SeedbenchError, match=r"outcomes\.json is not what an experiment keeps"):
+            report.Arm(tmp_path / "a")
+    (tmp_path / "a" / "0" / "outcomes.json").write_text(json.dumps({"seen": split}))
+    for text in ("", '{"update": 1}\n', '{"update": 1, "success": 0.5}\n{"upd', '{"update": 2, "success": 0.5}\n'):
+        (tmp_path / "a" / "0" / "metrics.jsonl").write_text(text)
+        with pytest.raises(SeedbenchError, match=r"metrics\.jsonl is no whole log"):
+            report.Arm(tmp_path / "a")
+
+
 def test_an_experiment_end_to_end(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arms, the second play of one of them, and a second call that finds nothing left to do."""
     asked: list[tuple[str, ...]] = []
@@ -478,7 +553,7 @@ def test_an_experiment_end_to_end(folder: Path, tmp_path: Path, monkeypatch: pyt
             "arms": {"a": ["grpo", "--updates", "1", "--tasks", "1", "--group", "2", *short]}}  # fmt: skip
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
-    kept = experiment.run(path, tmp_path / "work", 1)
+    kept, _ = experiment.run(path, tmp_path / "work", 1)
     told = json.loads((kept / "a" / "3" / "outcomes.json").read_text())
     assert set(told) == {"seen", "seen*"} and told["seen"]["won"] == told["seen*"]["won"] == "00"
     assert told["seen"]["trials"] == 2 and set(told["seen"]["metrics"]) == {
@@ -495,5 +570,6 @@ def test_an_experiment_end_to_end(folder: Path, tmp_path: Path, monkeypatch: pyt
     assert [c["config"]["skill"] for c in configs] == ["", "static"]
     experiment.run(path, tmp_path / "work", 1)
     assert len(asked) == 5
+    again_and_otherwise(path, plan, kept, tmp_path / "work", asked)
     said = report.write(path, kept)
     assert "| arm | runs | seen | area" in said and "- start, seen, played with --trials 3: 0.000" in said
