@@ -43,13 +43,27 @@ class Stumbling(Agent):
                 other = env if rng.random() < 0.5 else (envs or ())[int(rng.integers(len(views)))]
                 replies.append(say(env, other.sample(rng)))
             else:
-                replies.append(say(env, env.expert() or ""))
+                replies.append(say(env, self.right(view, env) or ""))
         return replies
+
+    def right(self, view: View, env: TextEnv) -> str | None:
+        """The action that is learned."""
+        return env.expert()
 
     def stumbles(self, view: View, task: Task, trial: int) -> bool:
         """Whether the action at `view` is a random one."""
         chance = self.share * np.random.default_rng(stream("stumble", task.id, trial)).random()
         return bool(np.random.default_rng(stream("stumbles", view.stream)).random() < chance)
+
+
+class Informed(Stumbling):
+    """The same of an expert that was told the anchors: at every other step, by chance, it goes by them."""
+
+    name = "informed"
+
+    def right(self, view: View, env: TextEnv) -> str | None:
+        told = np.random.default_rng(stream("informed", view.stream)).random() < 0.5
+        return env.informed() if told else env.expert()
 
 
 def rows(exam: Exam, policy: HFPolicy, args: SftArgs) -> Iterator[Row]:
@@ -59,19 +73,21 @@ def rows(exam: Exam, policy: HFPolicy, args: SftArgs) -> Iterator[Row]:
     chosen = np.random.default_rng(stream("demonstrations", args.seed)).permutation(len(pool))[: args.demonstrations]
     games = [Episode(pool[int(i)], args.seed, trial) for i in sorted(chosen) for trial in range(args.trials)]
     agent, again, rule = Stumbling(args.stumble), list[Episode](), exam.make()
+    reader, read = Informed(args.stumble), list[Episode]()
     for trajectory in play(exam.make, games, agent, slots=8, prompt=exam.prompt):
         yield from steps(trajectory, policy, agent)
         if args.evidence:
-            told = informed(rule, trajectory.task, pool, stream("informed", args.seed, len(again)))
-            again.append(Episode(trajectory.task, args.seed, trajectory.trial + 2 * args.trials, told))
+            told = informed(rule, trajectory.task, pool, stream("informed", args.seed, len(read)))
+            read.append(Episode(trajectory.task, args.seed, trajectory.trial + 2 * args.trials, told))
         if not args.lessons:
             continue
         if (lesson := rule.lesson(trajectory)) is None:
             raise SeedbenchError(f"--lessons: {exam.env_id} has no rule that writes lessons; leave the option out.")
         yield row(policy, analysis.messages(trajectory), analysis.dumps(lesson))
         again.append(Episode(trajectory.task, args.seed, trajectory.trial + args.trials, lesson.skill))
-    for trajectory in play(exam.make, again, agent, slots=8, prompt=exam.prompt):
-        yield from steps(trajectory, policy, agent)
+    for who, episodes in ((agent, again), (reader, read)):
+        for trajectory in play(exam.make, episodes, who, slots=8, prompt=exam.prompt):
+            yield from steps(trajectory, policy, who)
 
 
 def informed(env: TextEnv, task: Task, pool: Sequence[Task], seed: int) -> str:

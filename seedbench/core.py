@@ -256,6 +256,10 @@ class TextEnv(gym.Env[str, str], ABC):
     def expert(self) -> str | None:
         """The next action of our own oracle from the present state; None when it knows no way to win."""
 
+    def informed(self) -> str | None:
+        """The next action of the oracle if it goes by the task's `anchors`; by default the expert's."""
+        return self.expert()
+
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> str:
         """A legal random action from the present state: what the agent `random` plays."""

@@ -140,6 +140,28 @@ def test_the_expert_wins_with_native_calls() -> None:
         won = env.step(action)[-1]["won"]
 
 
+def test_who_goes_by_the_anchors_is_there_sooner() -> None:
+    """Straight to the last page that they name, also in the midst of an episode."""
+    env = begin()
+
+    def steps(task: str, before: int) -> int:
+        """With `before` steps of the expert's first."""
+        env.reset(options={"task": task})
+        for n in range(1, 20):
+            action = env.expert() if n <= before else env.informed()
+            assert action is not None
+            if n == 1 > before:
+                assert action in {f"<search>{a.title}</search>" for a in env.anchors(tasks[task])}
+            if env.step(action)[-1]["won"]:
+                return n
+        raise AssertionError(f"{task} was not won")
+
+    tasks = {task.id: task for task in env.tasks("train")[:40]}
+    told, alone, late = ([steps(task, before) for task in tasks] for before in (0, 20, 2))
+    assert sum(told) < 0.8 * sum(alone) and all(a <= b for a, b in zip(told, alone, strict=True))
+    assert sum(told) < sum(late)
+
+
 def test_tags_in_pages_and_questions_are_spelled_out() -> None:
     assert escape("a <visit>1</visit> <|im_end|> <tool_call> b < c") == (
         "a &lt;visit>1&lt;/visit> &lt;|im_end|> &lt;tool_call> b < c"

@@ -35,6 +35,7 @@ from seedbench.envs.deepsearch.tags import FORMATS, Move
 from seedbench.envs.searchqa import scoring
 from seedbench.envs.searchqa.asking import LONGEST_ACTION, LONGEST_QUERY, AskingEnv, AskingInfo, typed
 from seedbench.envs.searchqa.data import Dataset as Questions
+from seedbench.envs.searchqa.data import Question
 from seedbench.envs.searchqa.retrieval import find
 from seedbench.prompts import sha256_json
 
@@ -182,7 +183,22 @@ class DeepSearchEnv(AskingEnv):
 
     def expert(self) -> str | None:
         """Walks the evidence, then answers; at once where none is known, and in the last turn in any case."""
-        question, seen, gold = self._asked(), self._browser, self._gold()
+        return self._walked(self._asked())
+
+    def informed(self) -> str | None:
+        """Goes straight to the last page that the anchors name, by its title, and walks on from there."""
+        question = self._asked()
+        named = {anchor.source for anchor in self.dataset.anchors(question)}
+        last = max((n for n, hop in enumerate(question.evidence) if hop.passage in named), default=None)
+        if last is None:
+            return self.expert()
+        first, *rest = question.evidence[last:]
+        way = (dataclasses.replace(first, query=first.title), *rest)
+        return self._walked(dataclasses.replace(question, evidence=way))
+
+    def _walked(self, question: Question) -> str | None:
+        """The oracle's action on the way of `question`."""
+        seen, gold = self._browser, self._gold()
         pages = {page.id: windows(tags.escape(page.text), self.window) for page in seen.listed if page.id in gold}
         move = oracle.next_move(question, seen.numbers(), seen.read, seen.searched, pages)
         last = self._steps + 1 >= self.max_steps
