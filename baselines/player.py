@@ -25,7 +25,7 @@ class Player:
         self.args, self.exam = args, exams[0]
         self.pool = self.exam.tasks[split]
         self.policy = load_policy(args.model, args.env, seed=args.seed, device=args.device, dtype="float32",
-                                  threads=args.threads)  # fmt: skip
+                                  threads=args.threads, thinking=args.thinking)  # fmt: skip
         self.policy.token_budget = args.token_budget
         self.agent = LocalAgent("policy", self.policy, batch=args.slots, max_prompt_tokens=args.max_prompt_tokens)
         self.agent.sampling, self.agent.prompt = Sampling(args.temperature, 1.0, args.max_new_tokens), self.exam.prompt

@@ -51,7 +51,13 @@ def _run(args: SftArgs, exam: Exam, out: Path, resume: bool) -> None:
     from seedbench.baselines import resuming
 
     policy = load_policy(
-        args.model, args.env, seed=args.seed, device=args.device, dtype="float32", threads=args.threads
+        args.model,
+        args.env,
+        seed=args.seed,
+        device=args.device,
+        dtype="float32",
+        threads=args.threads,
+        thinking=args.thinking,
     )
     record.write_text(out / "train.json", args.dumps())
     trainer = _trainer(policy, _rows(exam, policy, args), args, out)

@@ -105,7 +105,8 @@ def _page(name: str) -> Any:
 def _teacher(source: str, player: Player) -> HFPolicy:
     """Weights that score in the place of the player's. Raises SeedbenchError where they read other tokens."""
     args = player.args
-    found = load_policy(source, args.env, seed=args.seed, device=args.device, dtype="float32", threads=args.threads)
+    found = load_policy(source, args.env, seed=args.seed, device=args.device, dtype="float32", threads=args.threads,
+                        thinking=args.thinking)  # fmt: skip
     if found.tokenizer.get_vocab() != player.policy.tokenizer.get_vocab():
         raise SeedbenchError(f"--teacher {source} has another tokenizer than {args.model}: name an older copy of it.")
     found.token_budget = args.token_budget

@@ -89,6 +89,21 @@ def test_no_text_of_a_prompt_can_end_its_turn(policy: HFPolicy, pieces: list[str
         assert list(ids) == policy.tokenizer.apply_chat_template(said, add_generation_prompt=True, return_dict=False)
 
 
+def test_thinking_is_switched_off_for_good(tmp_path: Path) -> None:
+    """As Qwen3's template has it: the reply begins after empty thoughts. A saved folder needs no option any more."""
+    switch = "{% if enable_thinking is defined and enable_thinking is false %}<think></think>{% endif %}"
+    folder = tiny_folder(tmp_path / "model", TEMPLATE + switch)
+    plain, off = HFPolicy.load(folder), HFPolicy.load(folder, thinking=False)
+    begins = plain.tokenizer.encode("<think></think>", add_special_tokens=False)
+    assert list(off.encode(CHAT)) == [*plain.encode(CHAT), *begins]
+    off.save(tmp_path / "saved")
+    again = HFPolicy.load(tmp_path / "saved")
+    assert again.encode(CHAT) == off.encode(CHAT) == HFPolicy.load(tmp_path / "saved", thinking=False).encode(CHAT)
+    with pytest.raises(SeedbenchError) as raised:
+        HFPolicy.load(tiny_folder(tmp_path / "other"), thinking=False)
+    one_sentence(raised, "--no-thinking", "enable_thinking")
+
+
 @pytest.mark.parametrize("template", [NO_SYSTEM, DROPS_SYSTEM], ids=["refuses", "drops"])
 def test_system_text_is_merged_where_the_template_has_no_system_role(template: str, tmp_path: Path) -> None:
     merged = HFPolicy.load(tiny_folder(tmp_path, template), device="cpu")

@@ -193,6 +193,7 @@ def test_recipes_that_ship_can_be_read_and_hold_the_papers_values() -> None:
         assert [x.kl for x in (a, w, s)] == [0.01, 0.01, 0.001] and {x.lr for x in (a, w, s)} == {1e-6}
         assert [x.mini_batch_rows for x in (a, w, s)] == [256, 64, 512] and w.adv_norm == "mean"
         assert [x.max_prompt_tokens for x in (a, w, s)] == [2048, 4096, 4096]
+        assert {x.thinking for x in (a, w, s)} == {model != "qwen3-1.7b"}
         assert [(x.max_steps, x.history) for x in (a, w, s)] == [(30, 5), (15, 2), (4, 4)]
         assert [x.reward_scale for x in (a, w, s)] == [10, 10, 1]
     assert known["grpo-lora-alfworld"].lora_rank and known["grpo-laptop"].model == "tiny"

@@ -10,6 +10,7 @@ from typing import Any
 from seedbench.core import Message, SeedbenchError
 from seedbench.policy.weights import read_object, shorten, why
 
+_NO_THOUGHTS = "{%- set enable_thinking = false %}"
 _TOKENIZERS = ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json"]
 
 
@@ -38,6 +39,20 @@ def load_tokenizer(folder: Path, chat_template: str | None) -> Any:
             "--chat-template FILE."
         )
     return tokenizer
+
+
+def without_thinking(tokenizer: Any) -> None:
+    """Let the chat template, for good, begin replies after the model's own thoughts: Qwen3's enable_thinking off.
+
+    A model folder that is saved with this tokenizer needs no option to be played so. Raises SeedbenchError for a
+    template that knows no such switch.
+    """
+    if "enable_thinking" not in tokenizer.chat_template:
+        raise SeedbenchError(
+            "--no-thinking: the model's chat template has no switch enable_thinking (Qwen3's has); leave it out."
+        )
+    if not tokenizer.chat_template.startswith(_NO_THOUGHTS):
+        tokenizer.chat_template = _NO_THOUGHTS + tokenizer.chat_template
 
 
 def _own_rules(folder: Path) -> bool:

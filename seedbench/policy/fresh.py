@@ -46,7 +46,10 @@ def load_policy(spec: str, env: str, *, seed: int = 0, **options: Any) -> HFPoli
     """
     if spec == "fresh":
         loading.require_train()
-        return fresh_policy(shipped("tokenizer"), seed)
+        policy = fresh_policy(shipped("tokenizer"), seed)
+        if not options.get("thinking", True):
+            chat.without_thinking(policy.tokenizer)
+        return policy
     return HFPolicy.load(shipped(env) if spec == "tiny" else spec, **options)
 
 

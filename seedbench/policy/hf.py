@@ -45,13 +45,14 @@ class HFPolicy(Checkpoint):
         dtype: str = "auto",
         chat_template: str | None = None,
         threads: int = 0,
+        thinking: bool = True,
     ) -> HFPolicy:
         """Load a model folder, or a hub id that is cached or can be downloaded. Safetensors only, no remote code.
 
         `device` auto is cuda where there is one; `dtype` auto is float32 on a CPU and bfloat16 on a GPU;
         `chat_template` is the path of a jinja file that replaces the tokenizer's own; `threads` is torch's number of
         threads on a CPU, for the whole process (0: one below 1M parameters, where more lose time; else torch's own
-        choice). Raises SeedbenchError.
+        choice); without `thinking`, see chat.without_thinking. Raises SeedbenchError.
         """
         loading.require_train()
         import torch
@@ -60,6 +61,8 @@ class HFPolicy(Checkpoint):
         folder = loading.find_folder(str(path_or_hub_id))
         model = loading.load_model(folder, device, dtype)
         tokenizer = chat.load_tokenizer(folder, chat_template)
+        if not thinking:
+            chat.without_thinking(tokenizer)
         chat.check_vocabulary(folder, model, tokenizer)
         if model.device.type == "cpu" and (threads or model.num_parameters() < 1_000_000):
             torch.set_num_threads(threads or 1)

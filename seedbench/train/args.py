@@ -130,6 +130,9 @@ class Args:
     keeps its own in float32."""
     threads: int = 0
     """PyTorch's CPU threads; 0 chooses."""
+    thinking: bool = True
+    """off: the chat template's own thinking mode is switched off, also in the folder that is saved (Qwen3; so SEED's
+    runs of Qwen3-1.7B)."""
 
     def __post_init__(self) -> None:
         least = {"updates": 0, "seed": 0, "tasks": 1, "group": 1, "mini_batches": 1, "epochs": 1, "token_budget": 1,

@@ -216,7 +216,8 @@ def _open(
 
 
 def _load(args: Args, source: str) -> HFPolicy:
-    policy = load_policy(source, args.env, seed=args.seed, device=args.device, dtype=args.dtype, threads=args.threads)
+    policy = load_policy(source, args.env, seed=args.seed, device=args.device, dtype=args.dtype, threads=args.threads,
+                         thinking=args.thinking)  # fmt: skip
     policy.token_budget, policy.packed = args.token_budget, args.layout == "packed"
     return policy
 

@@ -72,6 +72,8 @@ class SftArgs:
     small rate would be rounded away in bfloat16."""
     threads: int = 0
     """PyTorch's CPU threads; 0 chooses."""
+    thinking: bool = True
+    """off: as in the other pages, the chat template's thinking mode is switched off (Qwen3)."""
 
     def __post_init__(self) -> None:
         for name, low in (
