@@ -38,8 +38,8 @@ class Arm:
         self.runs: dict[int, dict[str, Split]] = {}
         self.curves: dict[int, list[float]] = {}
         self.late: dict[int, dict[str, float]] = {}
-        found = [run for run in folder.glob("*") if run.name.isdecimal()]
-        for run in sorted(found, key=lambda p: int(p.name)):
+        runs = [run for run in folder.glob("*") if run.name.isdecimal()]
+        for run in sorted(runs, key=lambda p: int(p.name)):
             if (run / "outcomes.json").is_file():
                 self.runs[int(run.name)] = _outcomes(run / "outcomes.json")
                 if (run / "metrics.jsonl").is_file():
