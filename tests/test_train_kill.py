@@ -123,7 +123,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_goes_on(whole: Path, t
     args, out = small(tmp_path / "run"), tmp_path / "run"
     killed(lambda: grpo.run(args), torch.optim.AdamW, "step", 5)
     newest = max((out / "checkpoints").glob("0*"))
-    for name in ("optimizer.safetensors", "model.safetensors", "state.json"):
+    for name in ("optimizer.safetensors", "model.safetensors", "state.json", "tokenizer.json", "chat_template.jinja"):
         file = newest / name
         good = file.read_bytes()
         file.write_bytes(good.replace(b'"update": ', b'"update": 9') if name == "state.json" else good[:-100])

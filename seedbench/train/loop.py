@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seedbench import record
 from seedbench.core import SeedbenchError, Task, Trajectory, stream
 from seedbench.exam import Config, Exam, plan_one
-from seedbench.policy import adapter, loading, weights
+from seedbench.policy import adapter, chat, loading, weights
 from seedbench.policy.checkpoint import Checkpoint
 from seedbench.policy.fresh import load_policy
 from seedbench.policy.hf import HFPolicy
@@ -187,6 +187,7 @@ def _open(
     if last is not None and not args.lora_rank:
         with checkpoint.readable(last):
             loading.check_folder(last)
+            chat.merges_system(chat.load_tokenizer(last, None))
     policy = _load(args, args.model if last is None or args.lora_rank else str(last))
     if args.lora_rank:
         seed = stream("adapter", args.seed) % 2**63
