@@ -122,7 +122,7 @@ def test_from_gold_to_a_file_that_training_reads(tmp_path: Path, capsys: pytest.
     assert "0 without fault" in said and "not in its source: 1" in said
     assert "no task of these splits of this --env: 1" in said
     out.write_text('{"task": "x", "anchors": [{"title": 1}]}\n')
-    with pytest.raises(SeedbenchError, match="another shape"):
+    with pytest.raises(SeedbenchError, match="line 1, is damaged .anchors.0.title"):
         store.read(out)
     run("anchors", "build", "--out", out, "--by", "magic", code=2)
     assert "--by magic is not known" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from seedbench.agents import load_agent
 from seedbench.agents.scripted import say
+from seedbench.baselines.lines import write_lines
 from seedbench.baselines.skills import analysis, leaks, store, utility
 from seedbench.baselines.skills.collect import balanced
 from seedbench.baselines.skills.parse import parse
@@ -191,7 +192,7 @@ def test_reasons_against_a_lesson(
     assert thing
     row = {"task": t.task.id, "trial": 0, "analyzer": "x", "text": "", "summary": "", "error": "",
            "skill": skill.replace("{thing}", thing.group())}  # fmt: skip
-    store.write_lines(project / "lessons.jsonl", [row])
+    write_lines(project / "lessons.jsonl", [row])
     run("skills", "validate", project)
     assert rows(project / "validated.jsonl")[0]["reasons"] == why
 
@@ -204,7 +205,7 @@ def test_a_skill_that_tells_the_answer_is_rejected(env: str, tmp_path: Path) -> 
     assert secrets
     for secret in secrets:
         skill = f"In the end the thing is {secret.upper()}, so take it."
-        store.write_lines(project / "lessons.jsonl", [{"task": t.task.id, "trial": 0, "analyzer": "x", "text": "",
+        write_lines(project / "lessons.jsonl", [{"task": t.task.id, "trial": 0, "analyzer": "x", "text": "",
                                                        "summary": "", "skill": skill, "error": ""}])  # fmt: skip
         run("skills", "validate", project)
         assert "tells the answer" in rows(project / "validated.jsonl")[0]["reasons"]
@@ -275,4 +276,4 @@ def test_trajectories_of_other_programs_are_refused(tmp_path: Path, capsys: pyte
     project = collect(tmp_path / "p", tasks=1)
     (project / "trajectories.jsonl").write_text('{"record": 1}\n')
     run("skills", "annotate", project, code=2)
-    assert "lines of another shape" in capsys.readouterr().err
+    assert "line 1, is damaged (record: " in capsys.readouterr().err
