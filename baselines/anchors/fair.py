@@ -51,7 +51,7 @@ def faults(env: TextEnv, task: Task, anchors: Sequence[Anchor]) -> Iterator[str]
         masked = mask(anchor.text, answers)
         if not anchor.text.strip():
             yield "empty"
-        elif masked != anchor.text and not _letters(masked):
+        elif ANSWER in masked and not _letters(masked):
             yield "nothing but the answer"
         elif says_little(masked):
             yield "says too little"

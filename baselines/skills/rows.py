@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
-from typing_extensions import NotRequired, TypedDict  # pydantic needs these below Python 3.12
+from typing_extensions import TypedDict  # pydantic needs this one below Python 3.12
 
 from seedbench.record import Line
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 def run(options: Validate) -> None:
     """Check the lessons of one analyzer; writes validated.jsonl anew, in the order of tasks and trials."""
-    settings_of(options.project)
     if not 0 <= options.least_words <= options.most_words or options.trials < 1:
         raise SeedbenchError("--least-words must be 0 or more and at most --most-words, --trials 1 or more.")
     if options.min_gain is not None and not options.utility:
         raise SeedbenchError("--min-gain is measured with --utility: give both.")
     if options.min_gain is not None and not -1 <= options.min_gain <= 1:
         raise SeedbenchError(f"--min-gain is {options.min_gain}: give a difference of success rates, from -1 to 1.")
+    settings_of(options.project)
     with locked(options.project):
         rows = lessons_of(Lines(options.project / "lessons.jsonl", LESSON).rows, options.analyzer)
         if not rows:
