@@ -1,6 +1,8 @@
 """Questions to a model behind an OpenAI-compatible endpoint, batch by batch, within a budget.
 
-Answers are kept in a file by a digest of what was asked, so that nothing is paid for twice, whatever happens.
+Answers are kept in a file by a digest of what was asked, so that nothing is paid for twice, whatever happens. What the
+endpoint refuses while it answers something else is that question's own failure, and kept too. Where it refuses a
+question that nothing can be wrong with, the model, the key or an option is: nothing is kept, and the run stops.
 """
 
 from __future__ import annotations
@@ -8,19 +10,38 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, TypeAdapter
 from rich.console import Console
 from rich.progress import Progress
+from typing_extensions import TypedDict  # pydantic needs this one below Python 3.12
 
-from seedbench.agents.endpoint import Endpoint
-from seedbench.baselines.skills.store import Lines
+from seedbench.baselines.lines import Lines, Row
+from seedbench.baselines.metered import Metered
+from seedbench.baselines.skills.rows import LOOSE
 from seedbench.commands.common import Terms
 from seedbench.core import InfrastructureError, Message, Reply, Sampling, SeedbenchError, View, stream
 from seedbench.prompts import sha256_json
 
 TEMPLATE = 64  # tokens that a chat template may add to a prompt
-Row = dict[str, Any]  # of the file of answers
+CONTROL: list[Message] = [{"role": "user", "content": "Say yes."}]
+SHOWN = 5  # refusals that are named
+Count = Annotated[int, Field(ge=0)]
+
+
+class Answer(TypedDict):
+    """A line of the file of answers; without a digest it says what a request cost that brought none."""
+
+    __pydantic_config__ = LOOSE  # type: ignore[misc]
+    digest: str
+    analyzer: str
+    text: str
+    usage: tuple[Count, Count]
+    error: str
+
+
+ANSWER: TypeAdapter[Any] = TypeAdapter(Answer)
 
 
 def check(terms: Terms) -> None:
@@ -36,6 +57,17 @@ def check(terms: Terms) -> None:
         raise SeedbenchError("--budget is money, which needs --price-in and --price-out; or give --budget-tokens.")
 
 
+def tell_refused(things: str, refused: Mapping[str, str]) -> None:
+    """Print what an endpoint refused by name, with its words; nothing where it refused nothing."""
+    if not refused:
+        return
+    print(f"{len(refused)} {things} were refused while others were answered; --retry-refused asks once more:")
+    for name, words in list(refused.items())[:SHOWN]:
+        print(f"  {name}: {words}")
+    if len(refused) > SHOWN:
+        print(f"  and {len(refused) - SHOWN} more")
+
+
 @dataclass
 class Spent:
     """Tokens of answers, and what they cost."""
@@ -45,23 +77,36 @@ class Spent:
     prompt: int = 0
     answer: int = 0
 
-    def money(self, prompt: int = 0, answer: int = 0) -> float:
-        """What was spent, with some tokens more."""
-        return ((self.prompt + prompt) * self.price_in + (self.answer + answer) * self.price_out) / 1e6
+    def add(self, prompt: int, answer: int) -> None:
+        self.prompt, self.answer = self.prompt + prompt, self.answer + answer
+
+    @property
+    def money(self) -> float:
+        return (self.prompt * self.price_in + self.answer * self.price_out) / 1e6
 
 
 class Asking:
     """Asks the endpoint `spec` (openai:MODEL@URL); `file` holds the answers so far and takes the new ones."""
 
-    def __init__(self, spec: str, options: Terms, file: Path, things: str):
-        """`things` is what the questions are about, in the plural: episodes, say."""
-        self.options, self.things = options, things
-        self.endpoint = Endpoint(spec, batch=options.concurrency, retries=options.retries, deadline=options.deadline)
+    def __init__(self, spec: str, options: Terms, file: Path, things: str, flag: str, retry_refused: bool = False):
+        """`things` is what the questions are about, in the plural: episodes, say; `flag` the option that gave `spec`;
+        with `retry_refused` a refusal that was kept is no answer. Raises SeedbenchError."""
+        self.options, self.things, self.flag = options, things, flag
+        try:
+            self.endpoint = Metered(spec, self._pay_for_nothing, self._may_retry, batch=options.concurrency,
+                                    retries=options.retries, deadline=options.deadline)  # fmt: skip
+        except SeedbenchError as error:
+            raise SeedbenchError(f"{self._worded(error)}.") from error
         self.endpoint.sampling = Sampling(options.temperature, 1.0, options.max_new_tokens)
         self.name = self.endpoint.name
-        self.answers = Lines(file)
+        self.answers = Lines(file, ANSWER)
         self.known = {row["digest"]: row for row in self.answers.rows}
+        if retry_refused:
+            self.known = {digest: row for digest, row in self.known.items() if not row["error"]}
+        self.bought = 0
         self.spent = Spent(options.price_in, options.price_out)
+        self.lost = Spent(options.price_in, options.price_out)  # requests that brought no answer
+        self.under_way = Spent(options.price_in, options.price_out)  # at most
         for row in self.answers.rows:
             if row["analyzer"] == self.name:
                 self._count(row)
@@ -74,7 +119,7 @@ class Asking:
         for key, messages in asked.items():
             said.setdefault(digest := self._digest(messages), messages)
             waiting.setdefault(digest, []).append(key)
-        before, left = len(self.answers.rows), ""
+        left = ""
         with Progress(console=Console(stderr=True)) as bar:
             shown = bar.add_task("asking", total=len(said))
             for digest in [d for d in said if d in self.known]:
@@ -82,74 +127,122 @@ class Asking:
                 bar.advance(shown)
             while waiting and not left:
                 batch = self._affordable(list(waiting), said)
-                if not batch:
-                    left = self._used_up(sum(map(len, waiting.values())))
-                    break
-                left = self._ask({d: said[d] for d in batch})
+                left = self._ask({d: said[d] for d in batch}) if batch else self._used_up
                 for digest in batch:
                     if digest in self.known:
                         keep(waiting.pop(digest), self.known[digest])
                         bar.advance(shown)
-        print(f"{len(self.answers.rows) - before} answers bought; all of {self.name}: {self.spent.prompt:,} prompt and "
-              f"{self.spent.answer:,} answer tokens, cost {self.spent.money():.4f}")  # fmt: skip
-        return left
+        self._tell()
+        return f"{sum(map(len, waiting.values()))} {self.things} are left: {left}" if left else ""
 
     def _digest(self, said: list[Message]) -> str:
         how = self.endpoint.sampling
         return sha256_json([self.name, said, how.temperature, how.top_p, how.max_new_tokens])
 
-    def _most(self, said: list[Message]) -> tuple[int, int]:
+    def _most(self, said: Sequence[Message]) -> tuple[int, int]:
         """The most tokens that a request can take: no tokenizer makes more of them than there are bytes."""
         size = sum(len(m["content"].encode("utf-8", "replace")) for m in said)
         return size + TEMPLATE, self.options.max_new_tokens
 
     def _affordable(self, digests: Sequence[str], asked: Mapping[str, list[Message]]) -> list[str]:
-        """As many of the next requests as cannot go beyond the budget together."""
+        """As many of the next requests as cannot go beyond the budget together, which are under way from then on."""
         batch: list[str] = []
-        prompt = answer = 0
+        self.under_way.prompt = self.under_way.answer = 0
         for digest in digests[: self.options.concurrency]:
-            more = self._most(asked[digest])
-            prompt, answer = prompt + more[0], answer + more[1]
-            tokens = self.spent.prompt + self.spent.answer + prompt + answer
-            if self.options.budget_tokens is not None and tokens > self.options.budget_tokens:
+            if not self._fits(*(most := self._most(asked[digest]))):
                 break
-            if self.options.budget is not None and self.spent.money(prompt, answer) > self.options.budget:
-                break
+            self.under_way.add(*most)
             batch.append(digest)
         return batch
 
+    def _fits(self, prompt: int = 0, answer: int = 0) -> bool:
+        """Whether some tokens more, beside what is spent and under way, are within the budget."""
+        tally = Spent(self.options.price_in, self.options.price_out, prompt, answer)
+        for part in (self.spent, self.lost, self.under_way):
+            tally.add(part.prompt, part.answer)
+        most, tokens = self.options.budget, self.options.budget_tokens
+        return (most is None or tally.money <= most) and (tokens is None or tally.prompt + tally.answer <= tokens)
+
+    def _may_retry(self) -> None:
+        """Called before a further try, which is under way as the first was. Raises InfrastructureError."""
+        if not self._fits():
+            raise InfrastructureError(self._used_up)
+
+    def _pay_for_nothing(self, said: Sequence[Message]) -> None:
+        """Called after a try that brought no answer and may be billed all the same."""
+        self._write("", "", self._most(said), "no answer")
+
     def _ask(self, asked: dict[str, list[Message]]) -> str:
-        """Send a batch and keep its answers; returns the first failure that another call may mend, or ""."""
-        views = [View("", "", (), (), stream=stream("annotate", digest), messages=tuple(said))
-                 for digest, said in asked.items()]  # fmt: skip
-        failed = ""
-        for (digest, said), reply in zip(asked.items(), self.endpoint.act(views), strict=True):
-            if isinstance(reply, InfrastructureError):
-                failed = failed or f"{reply}; the same command goes on."
-            elif isinstance(reply, Reply):
-                self._answer(digest, said, reply)
-            elif isinstance(reply, SeedbenchError):  # a prompt that is too long: another try would not change that
-                row = {"digest": digest, "analyzer": self.name, "text": "", "usage": [0, 0], "error": str(reply)}
-                self.answers.append(row)
-                self.known[digest] = row
+        """Send a batch and keep its answers; returns why the run cannot go on, or ""."""
+        failed, answered = "", False
+        refused: dict[str, str] = {}
+        for (digest, said), reply in zip(asked.items(), self._replies(asked), strict=True):
+            if isinstance(reply, Reply):
+                answered = True
+                self._keep(digest, said, reply)
+            elif isinstance(reply, InfrastructureError):
+                failed = failed or f"{self._worded(reply)}; the same command goes on."
             else:
-                raise reply
+                refused[digest] = self._worded(reply)
+        if refused and not answered and not failed:
+            failed = self._control()
+        if not failed:
+            for digest, words in refused.items():
+                self._write(digest, "", (0, 0), words)
         return failed
 
-    def _answer(self, digest: str, said: list[Message], reply: Reply) -> None:
+    def _replies(self, asked: Mapping[str, Sequence[Message]]) -> list[Reply | SeedbenchError]:
+        """A reply to each; InfrastructureError where there is none yet, another SeedbenchError where it is refused."""
+        views = [View("", "", (), (), stream=stream("annotate", digest), messages=tuple(said))
+                 for digest, said in asked.items()]  # fmt: skip
+        replies: list[Reply | SeedbenchError] = []
+        for reply in self.endpoint.act(views):
+            if not isinstance(reply, Reply | SeedbenchError):
+                raise reply
+            replies.append(reply)
+        return replies
+
+    def _control(self) -> str:
+        """Ask what any chat model answers; returns why it does not, or ""."""
+        self.under_way.prompt = self.under_way.answer = 0
+        if not self._fits(*(most := self._most(CONTROL))):
+            return self._used_up
+        self.under_way.add(*most)
+        (reply,) = self._replies({"": CONTROL})
+        if isinstance(reply, SeedbenchError):
+            return f"{self._worded(reply)}; mend that and run the same command again: what was answered is kept."
+        self._keep("", CONTROL, reply)
+        return ""
+
+    def _keep(self, digest: str, said: Sequence[Message], reply: Reply) -> None:
         most = self._most(said)  # what is counted where the server does not say
-        usage = [reply.usage.get("prompt_tokens", most[0]), reply.usage.get("completion_tokens", most[1])]
+        usage = reply.usage.get("prompt_tokens", most[0]), reply.usage.get("completion_tokens", most[1])
         text = reply.text.encode("utf-8", "replace").decode()  # JSON may spell lone surrogates, which no file can hold
-        row = {"digest": digest, "analyzer": self.name, "text": text, "usage": usage, "error": ""}
+        self._write(digest, text, usage, "")
+        self.bought += bool(digest)
+
+    def _write(self, digest: str, text: str, usage: tuple[int, int], error: str) -> None:
+        row = {"digest": digest, "analyzer": self.name, "text": text, "usage": usage, "error": error}
         self.answers.append(row)
         self.known[digest] = row
         self._count(row)
 
-    def _count(self, row: dict[str, Any]) -> None:
-        self.spent.prompt += row["usage"][0]
-        self.spent.answer += row["usage"][1]
+    def _count(self, row: Row) -> None:
+        (self.spent if row["digest"] else self.lost).add(*row["usage"])
 
-    def _used_up(self, left: int) -> str:
+    def _worded(self, error: Exception) -> str:
+        """An error of the endpoint in the words of this command's options."""
+        return str(error).rstrip(".").replace("--agent", self.flag).replace("--batch", "--concurrency")
+
+    @property
+    def _used_up(self) -> str:
         flag, most = ("--budget", self.options.budget) if self.options.budget is not None else (
             "--budget-tokens", self.options.budget_tokens)  # fmt: skip
-        return f"{left} {self.things} are left, as another request could go beyond {flag} {most}: raise it to go on."
+        return f"another request could go beyond {flag} {most}: raise it to go on."
+
+    def _tell(self) -> None:
+        print(f"{self.bought} answers bought; all of {self.name}: {self.spent.prompt:,} prompt and "
+              f"{self.spent.answer:,} answer tokens, cost {self.spent.money:.4f}")  # fmt: skip
+        if self.lost.prompt:
+            print(f"requests that brought none took at most {self.lost.prompt:,} and {self.lost.answer:,} more, cost "
+                  f"{self.lost.money:.4f}")  # fmt: skip

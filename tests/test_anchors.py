@@ -39,6 +39,18 @@ def test_a_snippet_stands_in_its_source() -> None:
     assert quoted("lies on the Mu. It was built", text) and quoted("built in [ANSWER] by Mara", text)
     assert quoted("[ANSWER] lies on", text) and not quoted("lies by the Mu", text)
     assert not quoted("in [ANSWER] by Jo", text) and not quoted("built (.*) by", text)
+    assert quoted("a[ANSWER]c", "ab" + 198 * "x" + "bc") and not quoted("a[ANSWER]c", "ab" + 199 * "x" + "bc")
+    assert not quoted("a[ANSWER]c", "ac") and quoted("a [ANSWER] [ANSWER] d", "a b c d")
+    assert quoted("a [ANSWER] c [ANSWER] e", "a c" + 90 * " b" + " c " + 150 * "d" + " e"), "not the first c alone"
+    assert not quoted("[ANSWER]", "") and not quoted("x[ANSWER]", "x") and not quoted("[ANSWER]x", "x")
+
+
+def test_hostile_marks_and_lists_take_no_time_to_speak_of() -> None:
+    assert not quoted("a [ANSWER] " * 64 + "z", "a " * 5000), "which backtracking would not finish"
+    assert not quoted("a[ANSWER]" * 100_000, "a" * 100_000)
+    nested = '[{"a":' * 100_000
+    assert picks(nested) == picks(nested + '"' * 50_000) == picks('[{"a": "' + "[{" * 100_000) == []
+    assert picks(nested + '[{"b": 2}]') == [{"b": 2}]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +92,9 @@ def test_what_is_wrong_is_found(island: Path) -> None:
     assert found(one._replace(source="x")) == ["no such source"]
     assert found(one._replace(text="It was built by Jo.")) == ["not in its source"]
     assert found(one, one) == ["an anchor twice"]
-    assert found(two._replace(text="Dallow")) == ["nothing but the answer"]
+    assert found(two._replace(text="Dallow")) == found(two._replace(text=store.ANSWER)) == ["nothing but the answer"]
+    for little in ("the", ".", "She was", "[ANSWER] was", "in"):
+        assert "says too little" in found(one._replace(text=little)), little
     assert "more than 6 anchors" in found(*[one] * 7)
     assert "longer than 64 words" in found(one._replace(text="a " * 65)) and "empty" in found(one._replace(text=" "))
 
@@ -122,8 +136,13 @@ def test_from_gold_to_a_file_that_training_reads(tmp_path: Path, capsys: pytest.
     assert "0 without fault" in said and "not in its source: 1" in said
     assert "no task of these splits of this --env: 1" in said
     out.write_text('{"task": "x", "anchors": [{"title": 1}]}\n')
-    with pytest.raises(SeedbenchError, match="another shape"):
+    with pytest.raises(SeedbenchError, match="line 1, is damaged"):
         store.read(out)
+    run("anchors", "validate", out, code=2)
+    assert "anchors.jsonl, line 1, is damaged (anchors.0.title: " in capsys.readouterr().err
+    out.write_text((json.dumps(made_up) + "\n") * 2)
+    run("anchors", "validate", out, code=2)
+    assert f"anchors.jsonl, line 2, repeats line 1 ({task})" in capsys.readouterr().err
     run("anchors", "build", "--out", out, "--by", "magic", code=2)
     assert "--by magic is not known" in capsys.readouterr().err
 
@@ -156,6 +175,32 @@ def test_a_model_picks_what_stands_in_a_passage(
     made = store.read(out)[task.id]
     assert [a.text for a in made] == ["Its river is [ANSWER]."] and list(faults(env, task, made)) == []
     run("anchors", "validate", out, "--data", island, "--split", "seen")
+
+
+def test_a_file_is_never_replaced_by_a_worse_one(
+    island: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a.jsonl"
+    gold = ["anchors", "build", "--data", island, "--split", "seen", "--out", out]
+    run(*gold)
+    there = out.read_bytes()
+    with FakeEndpoint(fake.error(404, "the model m does not exist"), fake.says("[]")) as server:
+        by = [*gold, "--by", f"openai:m@{server.url}", "--concurrency", 1, "--passages"]
+        for args, code, said in (
+            ([*gold, "--limit", 1], 2, "would be lost"),
+            ([*by, 8, "--budget-tokens", 10], 1, "are left"),
+            ([*by, 0], 2, "--passages is 0: it must be at least 1"),
+            ([*by, 8], 2, "would be lost"),  # it answers the control question, and picks nothing
+        ):
+            run(*args, code=code)
+            assert said in capsys.readouterr().err and out.read_bytes() == there
+        n = len(server.requests)
+        out.rename(tmp_path / "away")
+        run(*by, 8, code=2)
+        assert "no file is written" in capsys.readouterr().err and not out.exists() and len(server.requests) == n
+    out.write_bytes(there[:-5])
+    run(*gold, code=2)
+    assert "left alone" in capsys.readouterr().err and out.read_bytes() == there[:-5]
 
 
 def test_lists_in_answers() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,11 +16,13 @@ from hypothesis import strategies as st
 
 from seedbench.agents import load_agent
 from seedbench.agents.scripted import say
+from seedbench.baselines.lines import write_lines
 from seedbench.baselines.skills import analysis, leaks, store, utility
 from seedbench.baselines.skills.collect import balanced
 from seedbench.baselines.skills.parse import parse
 from seedbench.core import Agent, Reply, SeedbenchError, Task, TextEnv, View
 from seedbench.exam import Config, plan
+from seedbench.record import locked
 from seedbench.rollout import Episode, play
 from tests import fake_endpoint as fake
 from tests.command import run
@@ -191,7 +194,7 @@ def test_reasons_against_a_lesson(
     assert thing
     row = {"task": t.task.id, "trial": 0, "analyzer": "x", "text": "", "summary": "", "error": "",
            "skill": skill.replace("{thing}", thing.group())}  # fmt: skip
-    store.write_lines(project / "lessons.jsonl", [row])
+    write_lines(project / "lessons.jsonl", [row])
     run("skills", "validate", project)
     assert rows(project / "validated.jsonl")[0]["reasons"] == why
 
@@ -204,7 +207,7 @@ def test_a_skill_that_tells_the_answer_is_rejected(env: str, tmp_path: Path) -> 
     assert secrets
     for secret in secrets:
         skill = f"In the end the thing is {secret.upper()}, so take it."
-        store.write_lines(project / "lessons.jsonl", [{"task": t.task.id, "trial": 0, "analyzer": "x", "text": "",
+        write_lines(project / "lessons.jsonl", [{"task": t.task.id, "trial": 0, "analyzer": "x", "text": "",
                                                        "summary": "", "skill": skill, "error": ""}])  # fmt: skip
         run("skills", "validate", project)
         assert "tells the answer" in rows(project / "validated.jsonl")[0]["reasons"]
@@ -263,6 +266,7 @@ def test_utility_is_the_difference_that_a_skill_makes(
     (["annotate", "{p}", "--analyzer", "gpt"], "--analyzer gpt is not known"),
     (["annotate", "{p}", "--budget", 1], "needs --price-in"),
     (["annotate", "{p}", "--deadline", "nan"], "--deadline is nan"),
+    (["validate", "{p}", "--utility", "--min-gain", "nan"], "--min-gain is nan"),
 ])  # fmt: skip
 def test_mistakes_get_one_sentence_and_write_nothing(
     args: list[Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -271,8 +275,138 @@ def test_mistakes_get_one_sentence_and_write_nothing(
     assert said in capsys.readouterr().err and not (tmp_path / "p").exists()
 
 
+LESSON = {"task": "t", "trial": 0, "analyzer": "x", "text": "", "summary": "", "skill": "Go on.", "error": ""}
+CHECKED = {**LESSON, "success": True, "reasons": []}
+PLAYED = {"agent": "a", "task": "t", "trial": 0, "skill": "", "success": True}
+OTHER: list[Any] = [[], 5, None, {}]
+
+
+@pytest.mark.parametrize("command, file, bad", [
+    *(("annotate", "trajectories", row) for row in [*OTHER, {"record": 1}]),
+    *(("annotate", "lessons", row) for row in [*OTHER, {**LESSON, "task": 1}]),
+    *(("validate", "lessons", row) for row in [*OTHER, {**LESSON, "trial": "0"}, {**LESSON, "skill": None}]),
+    *(("export", "validated", row) for row in [*OTHER, LESSON, {**CHECKED, "reasons": "none"}]),
+    *(("validate --utility", "utility", row) for row in [*OTHER, {**PLAYED, "success": 1}]),
+])  # fmt: skip
+def test_rows_of_another_shape_are_named_by_line(
+    command: str, file: str, bad: Any, project_of_two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Path(shutil.copytree(project_of_two, tmp_path / "p"))
+    good = (project / f"{file}.jsonl").read_text()
+    (project / f"{file}.jsonl").write_text(good + json.dumps(bad) + "\n")
+    before = {path: path.read_bytes() for path in project.glob("*.json*")}
+    run("skills", *command.split(), project, code=2)
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{file}.jsonl, line 3, is damaged" in said and "pydantic" not in said
+    assert {path: path.read_bytes() for path in project.glob("*.json*")} == before
+
+
+@pytest.fixture(scope="module")
+def project_of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project of searchqa with two lines in every file."""
+    project = collect(tmp_path_factory.mktemp("two") / "p", "searchqa", tasks=2)
+    run("skills", "annotate", project)
+    run("skills", "validate", project)
+    played = [{**PLAYED, "task": row["task"]} for row in rows(project / "lessons.jsonl")]
+    write_lines(project / "utility.jsonl", played)
+    return project
+
+
+@pytest.mark.parametrize("cut, said", [
+    (lambda raw: raw[:-5], "breaks off in its last line"),
+    (lambda raw: raw[: raw.index(b"\n") + 1], "lacks 1 of the lessons"),
+    (lambda raw: raw + raw, "validated.jsonl, line 3, repeats line 1"),
+    (lambda raw: raw.replace(b'"trial":0', b'"trial":7'), "of an episode that the project does not hold"),
+])  # fmt: skip
+def test_export_drops_no_row_in_silence(
+    cut: Callable[[bytes], bytes], said: str, project_of_two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Path(shutil.copytree(project_of_two, tmp_path / "p"))
+    path = project / "validated.jsonl"
+    path.write_bytes(cut(path.read_bytes()))
+    run("skills", "export", project, code=2)
+    assert said in " ".join(capsys.readouterr().err.split()) and not (project / "sft.jsonl").exists()
+
+
+@pytest.mark.parametrize("change, said", [
+    ({"config": 1}, "project.json cannot be read (config: "),
+    ({"config": {"agent": "random", "env": "searchqa", "split": "seen"}}, "its split is not train"),
+    ({"config": {"agent": "random", "env": "searchqa", "split": "train", "trials": 0}}, "--trials is 0"),
+    ({"config": {"agent": "random", "env": "searchqa", "split": "train", "cheat": 1}}, "project.json cannot be read"),
+    ({"format": 2}, "project.json cannot be read (format: "),
+    ({"tasks": True}, "project.json cannot be read (tasks: "),
+])  # fmt: skip
+@pytest.mark.parametrize("command", ["collect --resume", "annotate", "validate", "export"])
+def test_settings_of_another_shape_are_refused(
+    command: str, change: dict[str, Any], said: str, project_of_two: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    project = Path(shutil.copytree(project_of_two, tmp_path / "p"))
+    path = project / "project.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    run("skills", *command.split(), project, code=2)
+    err = " ".join(capsys.readouterr().err.split())
+    assert said in err and "pydantic" not in err
+
+
+def test_counts_are_of_the_episodes_that_are_wanted(
+    project_of_two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Path(shutil.copytree(project_of_two, tmp_path / "p"))
+    lessons = (project / "lessons.jsonl").read_bytes()
+    (project / "lessons.jsonl").write_bytes(lessons + lessons + lessons.replace(b'"trial":0', b'"trial":7'))
+    run("skills", "annotate", project)
+    assert "2 of 2 episodes annotated by rule" in capsys.readouterr().out
+    run("skills", "validate", project)
+    out = capsys.readouterr().out
+    assert "2 lessons of rule" in out and "2 more are of episodes that the project does not hold" in out
+    played = (project / "trajectories.jsonl").read_bytes()
+    (project / "trajectories.jsonl").write_bytes(played + played.replace(b'"trial":0', b'"trial":7'))
+    run("skills", "collect", "--resume", project)
+    assert "2 of 2 episodes of 2 tasks" in capsys.readouterr().out
+    (project / "trajectories.jsonl").write_bytes(played + played)
+    run("skills", "validate", project, code=2)
+    assert "line 3, repeats line 1" in " ".join(capsys.readouterr().err.split())
+    (project / "trajectories.jsonl").write_bytes(re.sub(rb'"task":"[^"]*"', b'"task":"gone"', played, count=1))
+    run("skills", "validate", project, code=2)
+    assert "episode of gone, which is no train task" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_project_that_another_process_holds_is_not_begun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p").mkdir()
+    with locked(tmp_path / "p"):
+        run(
+            "skills", "collect", "--env", "searchqa", "--agent", "random", "--out", tmp_path / "p", "--tasks", 1, code=2
+        )
+    assert "another process is writing" in capsys.readouterr().err and not (tmp_path / "p" / "project.json").exists()
+
+
+def test_a_wrong_analyzer_annotates_nothing_and_a_refusal_is_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = collect(tmp_path / "p", tasks=3)
+    capsys.readouterr()
+    gone, long = fake.error(404, "the model m does not exist"), fake.error(400, "too long")
+    with FakeEndpoint(gone, gone, long, fake.says(ANSWER)) as server:
+        how = ["skills", "annotate", project, "--analyzer", f"openai:m@{server.url}", "--concurrency", 1]
+        run(*how, code=1)
+        told = capsys.readouterr()
+        assert "0 of 3 episodes annotated" in told.out and "the model m does not exist" in told.err
+        assert not (project / "lessons.jsonl").exists()
+        for _ in range(2):  # listed again, and not asked again
+            run(*how)
+            out = capsys.readouterr().out
+            assert "3 of 3 episodes annotated" in out and "2 with a skill" in out and "400, too long" in out
+            assert "1 episodes were refused" in out and len(server.requests) == 6
+        run(*how, "--retry-refused")
+        out = capsys.readouterr().out
+        assert "3 with a skill" in out and "refused" not in out and len(server.requests) == 7
+    run("skills", "validate", project)
+    assert "3 readable, 3 valid" in capsys.readouterr().out
+
+
 def test_trajectories_of_other_programs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project = collect(tmp_path / "p", tasks=1)
     (project / "trajectories.jsonl").write_text('{"record": 1}\n')
     run("skills", "annotate", project, code=2)
-    assert "lines of another shape" in capsys.readouterr().err
+    assert "line 1, is damaged (record: " in capsys.readouterr().err

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from seedbench.baselines.anchors.store import ANSWER, LONGEST, MOST
 from seedbench.core import Anchor, Task, TextEnv
+from seedbench.indexes.analysis import analyze
+
+LEAST = 2  # words that an anchor must say: a name alone is no evidence
+WIDEST = 200  # characters that [ANSWER] may stand for
+_MARKS = re.compile(rf"{re.escape(ANSWER)}(?:\s*{re.escape(ANSWER)})*")
 
 
 def fair(anchors: Sequence[Anchor], answers: Sequence[str], masked: bool = True) -> tuple[Anchor, ...]:
@@ -42,8 +48,13 @@ def faults(env: TextEnv, task: Task, anchors: Sequence[Anchor]) -> Iterator[str]
         yield "an anchor twice"
     answers = env.answers(task)
     for anchor in anchors:
+        masked = mask(anchor.text, answers)
         if not anchor.text.strip():
             yield "empty"
+        elif ANSWER in masked and not _letters(masked):
+            yield "nothing but the answer"
+        elif says_little(masked):
+            yield "says too little"
         if len(anchor.text.split()) > LONGEST:
             yield f"longer than {LONGEST} words"
         text = env.document(task, anchor)
@@ -55,14 +66,35 @@ def faults(env: TextEnv, task: Task, anchors: Sequence[Anchor]) -> Iterator[str]
     gold = {a.source for a in env.anchors(task)}
     if clear and gold <= {a.source for a in anchors}:
         yield "tells the way whole"
-    if any(_letters(mask(a.text, answers)) == "" for a in clear):
-        yield "nothing but the answer"
 
 
 def quoted(snippet: str, text: str) -> bool:
-    """Whether a snippet stands in a text, white space aside and [ANSWER] standing for some words."""
-    parts = (re.escape(" ".join(part.split())) for part in snippet.split(ANSWER))
-    return re.search(r".{1,200}?".join(part for part in parts), " ".join(text.split())) is not None
+    """Whether a snippet stands in a text, white space aside and a run of [ANSWER] standing for 1 to WIDEST characters.
+    The time is bounded by marks times the length of the text; a snippet with more marks than LONGEST is not found."""
+    text = " ".join(text.split())
+    first, *rest = (" ".join(part.split()) for part in _MARKS.split(snippet))
+    if len(rest) > LONGEST:
+        return False
+    ends = [at + len(first) for at in _places(first, text)]
+    for part in rest:
+        ends = [at + len(part) for at in _places(part, text) if _follows(at, ends)]
+    return bool(ends)
+
+
+def _places(part: str, text: str) -> Iterator[int]:
+    """Where a part begins in a text, overlaps among them."""
+    return (found.start() for found in re.finditer(f"(?={re.escape(part)})", text))
+
+
+def _follows(at: int, ends: Sequence[int]) -> bool:
+    """Whether one of the ends, which ascend, lies 1 to WIDEST characters before a place."""
+    nearest = bisect_left(ends, at - WIDEST)
+    return nearest < len(ends) and ends[nearest] < at
+
+
+def says_little(text: str) -> bool:
+    """Whether masked text says less than LEAST words beside [ANSWER] and words like `the`."""
+    return len(analyze(text.replace(ANSWER, " "))) < LEAST
 
 
 def _letters(text: str) -> str:

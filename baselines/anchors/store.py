@@ -7,11 +7,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from seedbench.baselines.skills.store import Lines
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict  # pydantic needs this one below Python 3.12
+
+from seedbench.baselines.lines import Lines, once
+from seedbench.baselines.skills.rows import LOOSE
 from seedbench.core import Anchor, SeedbenchError
 
 MOST = 6  # anchors of a task
@@ -19,26 +23,38 @@ LONGEST = 64  # words of one
 ANSWER = "[ANSWER]"
 
 
+class Part(TypedDict):
+    """An anchor as the file spells it."""
+
+    __pydantic_config__ = LOOSE  # type: ignore[misc]
+    title: str
+    source: str
+    text: str
+
+
+class Line(TypedDict):
+    """A line of the file."""
+
+    __pydantic_config__ = LOOSE  # type: ignore[misc]
+    task: str
+    anchors: list[Part]
+
+
+LINE: TypeAdapter[Any] = TypeAdapter(Line)
+
+
 def read(path: Path) -> dict[str, tuple[Anchor, ...]]:
-    """Anchors by task id. Raises SeedbenchError for a file that is none."""
+    """Anchors by task id. Raises SeedbenchError for a file that is none, and for a task that is there twice."""
     if not path.is_file():
         raise SeedbenchError(f"There is no file of anchors {path}: make one with `seedbench anchors build`.")
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 1))
-        if file.read(1) not in (b"", b"\n"):
-            raise SeedbenchError(f"{path} breaks off in its last line: end it with a line break, or build it again.")
-    return dict(map(of_line, Lines(path).rows))
-
-
-def of_line(row: Mapping[str, Any]) -> tuple[str, tuple[Anchor, ...]]:
-    """Task id and anchors of a line. Raises SeedbenchError."""
-    try:
-        found = tuple(Anchor(a["title"], a["source"], a["text"]) for a in row["anchors"])
-        if not all(isinstance(text, str) for text in (row["task"], *(part for a in found for part in a))):
-            raise TypeError("not all of it is text")
-        return row["task"], found
-    except (KeyError, TypeError) as error:
-        raise SeedbenchError(f"A line of anchors has another shape ({error!r}): build the file again.") from error
+    lines = Lines(path, LINE)
+    if lines.torn:
+        raise SeedbenchError(
+            f"{path} breaks off in its last line: end it with a line break, or delete it and build it again."
+        )
+    once(path, (row["task"] for row in lines.rows))
+    return {row["task"]: tuple(Anchor(a["title"], a["source"], a["text"]) for a in row["anchors"])
+            for row in lines.rows}  # fmt: skip
 
 
 def line_of(task: str, by: str, anchors: Sequence[Anchor]) -> dict[str, Any]:

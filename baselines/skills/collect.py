@@ -15,7 +15,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from seedbench.agents import load_agent, public_spec
-from seedbench.baselines.skills.store import Lines, begin, key, line_of, settings_of
+from seedbench.baselines.lines import Lines
+from seedbench.baselines.skills.rows import COLLECTED
+from seedbench.baselines.skills.store import begin, key, line_of, settings_of
 from seedbench.core import InfrastructureError, SeedbenchError, Task, stream
 from seedbench.exam import Config, plan
 from seedbench.record import locked
@@ -56,9 +58,12 @@ def run(out: Path, config: Config, tasks: int) -> None:
     agent = load_agent(config.agent, batch=config.batch, device=config.device, dtype=config.dtype,
                        threads=config.threads, chat_template=config.chat_template)  # fmt: skip
     agent.sampling, agent.env = exam.sampling, exam.env_id
-    begin(out, replace(config, agent=public_spec(config.agent)), tasks)  # no password is written
+    if out.exists() and not out.is_dir():
+        raise SeedbenchError(f"--out {out} is a file: name a folder.")
+    out.mkdir(parents=True, exist_ok=True)
     with locked(out):
-        lines = Lines(out / "trajectories.jsonl")
+        begin(out, replace(config, agent=public_spec(config.agent)), tasks)  # no password is written
+        lines = Lines(out / "trajectories.jsonl", COLLECTED)
         there = {(row["record"]["task"], row["record"]["trial"]) for row in lines.rows}
         episodes = [Episode(task, config.seed, trial, exam.hint(task))
                     for task in chosen for trial in range(config.trials)]  # fmt: skip
@@ -71,8 +76,10 @@ def run(out: Path, config: Config, tasks: int) -> None:
                 assert key(t) not in there
                 lines.append(line_of(t))
                 bar.advance(shown)
-    won = sum(row["record"]["success"] for row in lines.rows)
-    print(f"{out}: {len(lines.rows)} of {len(episodes)} episodes of {len(chosen)} tasks, {won} won")
+    wanted = {(e.task.id, e.trial) for e in episodes}
+    won = {(r["task"], r["trial"]): r["success"] for r in (row["record"] for row in lines.rows)}
+    won = {k: success for k, success in won.items() if k in wanted}
+    print(f"{out}: {len(won)} of {len(episodes)} episodes of {len(chosen)} tasks, {sum(won.values())} won")
     if unplayed:
         raise InfrastructureError(
             f"{len(unplayed)} episodes were not played ({unplayed[-1]}): `seedbench skills collect --resume {out}`."

@@ -14,105 +14,64 @@ Lines are appended as they come. A kill loses what was under way, and a torn las
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic needs this one below Python 3.12
+
+from seedbench.baselines.lines import Lines, once, problem
+from seedbench.baselines.skills.rows import COLLECTED
 from seedbench.core import Reply, SeedbenchError, Step, Task, Trajectory, View
 from seedbench.exam import Config, Exam, plan
-from seedbench.record import canonical, record
+from seedbench.record import record, write_json
 
 Key = tuple[str, int]  # task id and trial
 FORMAT = 1
 
 
-class Lines:
-    """An append-only file of JSON objects."""
+class Settings(TypedDict):
+    """project.json."""
 
-    def __init__(self, path: Path):
-        """Read what is there; a torn last line goes when the next is written, so that reading changes no file. Raises
-        SeedbenchError for a complete line that is no object."""
-        self.path = path
-        self.rows: list[dict[str, Any]] = []
-        self._good: int | None = None  # where whole lines end, until something is written
-        good = 0
-        if path.exists():
-            with path.open("rb") as f:
-                for number, raw in enumerate(f, 1):
-                    if not raw.endswith(b"\n"):
-                        break
-                    self.rows.append(_object(path, number, raw))
-                    good += len(raw)
-            self._good = good
-
-    def append(self, row: dict[str, Any]) -> None:
-        """Write one line and hand it to the operating system; after a full disk nothing is half-written."""
-        if self._good is not None and self.path.exists():
-            os.truncate(self.path, self._good)
-        self._good = None
-        at = self.path.stat().st_size if self.path.exists() else 0
-        try:
-            with self.path.open("ab") as f:
-                f.write(canonical(row).encode() + b"\n")
-        except OSError:
-            if self.path.exists():
-                os.truncate(self.path, at)
-            raise
-        self.rows.append(row)
+    format: Literal[1]
+    config: Config
+    tasks: Annotated[int, Field(ge=1)]
 
 
-def _object(path: Path, number: int, raw: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise SeedbenchError(f"{path}, line {number}, is damaged: delete that line to have it made again.")
-    return value
-
-
-def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> int:
-    """Write a file of JSON lines whole or not at all; returns how many."""
-    part, n = path.with_name(path.name + ".part"), 0
-    with part.open("w", encoding="utf-8", newline="\n") as f:
-        for row in rows:
-            f.write(canonical(row) + "\n")
-            n += 1
-    os.replace(part, path)
-    return n
+SETTINGS: TypeAdapter[Any] = TypeAdapter(Settings)
 
 
 def begin(out: Path, config: Config, tasks: int) -> None:
-    """Write project.json, or check that the one there says the same. Raises SeedbenchError where it does not."""
+    """Write project.json into a folder that is locked, or check that the one there says the same. Raises SeedbenchError
+    where it does not."""
     settings = {"format": FORMAT, "config": asdict(config), "tasks": tasks}
     path = out / "project.json"
-    if path.exists():
-        was = {**settings_of(out)["config"], "tasks": settings_of(out)["tasks"]}
-        now = {**settings["config"], "tasks": tasks}  # type: ignore[dict-item]
-        if changed := sorted(k for k in now if was.get(k) != now[k]):
-            flags = ", ".join("--" + k.replace("_", "-") for k in changed)
-            raise SeedbenchError(f"{out} was begun with another {flags}: give --resume {out}, or a new --out.")
-        return
-    if out.exists() and not out.is_dir():
-        raise SeedbenchError(f"--out {out} is a file: name a folder.")
-    out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    if not path.exists():
+        return write_json(path, settings)
+    there = settings_of(out)
+    was, now = {**there["config"], "tasks": there["tasks"]}, {**asdict(config), "tasks": tasks}
+    if changed := sorted(k for k in now if was.get(k) != now[k]):
+        flags = ", ".join("--" + k.replace("_", "-") for k in changed)
+        raise SeedbenchError(f"{out} was begun with another {flags}: give --resume {out}, or a new --out.")
 
 
 def settings_of(project: Path) -> dict[str, Any]:
     """What project.json holds. Raises SeedbenchError where there is none, or it is not as written."""
+    path = project / "project.json"
     try:
-        settings = json.loads((project / "project.json").read_text(encoding="utf-8"))
-        Config(**settings["config"])
-        if settings["format"] != FORMAT or not isinstance(settings["tasks"], int):
-            raise ValueError("another format")
+        raw = path.read_bytes()
+        SETTINGS.validate_json(raw, strict=True)
+        settings: dict[str, Any] = json.loads(raw)
+        if settings["config"].get("split") != "train":
+            raise SeedbenchError("its split is not train")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise SeedbenchError(f"{project} is no skills project: begin with `seedbench skills collect`.") from error
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise SeedbenchError(f"{project}/project.json cannot be read ({error}): begin another project.") from error
-    return dict(settings)
+    except (OSError, ValueError, SeedbenchError) as error:
+        why = problem(error) if isinstance(error, ValidationError) else str(error).rstrip(".")
+        raise SeedbenchError(f"{path} cannot be read ({why}): mend it, or begin another project.") from error
+    return settings
 
 
 def exam_of(project: Path) -> Exam:
@@ -148,12 +107,27 @@ def trajectory_of(line: dict[str, Any]) -> Trajectory:
 
 
 def trajectories(project: Path) -> Iterator[Trajectory]:
-    """All episodes of a project in the order of tasks and trials, whatever order they ended in."""
-    try:
-        rows = Lines(project / "trajectories.jsonl").rows
-        yield from sorted(map(trajectory_of, rows), key=key)
-    except (KeyError, TypeError, ValueError) as error:
-        raise SeedbenchError(f"{project}/trajectories.jsonl holds lines of another shape ({error}).") from error
+    """All episodes of a project in the order of tasks and trials, whatever order they ended in. Raises SeedbenchError
+    for a line of another shape, and for an episode that is there twice."""
+    path = project / "trajectories.jsonl"
+    played = list(map(trajectory_of, Lines(path, COLLECTED).rows))
+    once(path, map(key, played))
+    yield from sorted(played, key=key)
+
+
+def episodes_of(project: Path, exam: Exam) -> dict[Key, Trajectory]:
+    """The episodes of `trajectories`, each with its task as the environment has it today. Raises SeedbenchError for an
+    episode of no task of the exam."""
+    tasks = {task.id: task for of_split in exam.tasks.values() for task in of_split}
+    found = {}
+    for t in trajectories(project):
+        if t.task.id not in tasks:
+            raise SeedbenchError(
+                f"{project}/trajectories.jsonl has an episode of {t.task.id}, which is no train task of {exam.env_id} "
+                "with the project's data: put back the data that it was collected from, or delete that line."
+            )
+        found[key(t)] = replace(t, task=tasks[t.task.id])
+    return found
 
 
 def key(t: Trajectory) -> Key:

@@ -14,7 +14,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from seedbench.agents import load_agent, public_spec
-from seedbench.baselines.skills.store import Key, Lines, settings_of
+from seedbench.baselines.lines import Lines
+from seedbench.baselines.skills.rows import PLAYED
+from seedbench.baselines.skills.store import Key, settings_of
 from seedbench.core import InfrastructureError, Trajectory
 from seedbench.exam import Config, Exam
 from seedbench.prompts import sha256_json
@@ -38,7 +40,7 @@ class Utility:
         self.agent.sampling, self.agent.env = exam.sampling, exam.env_id
         self.name = public_spec(spec)
         self.exam, self.trials = exam, options.trials
-        self.lines = Lines(options.project / "utility.jsonl")
+        self.lines = Lines(options.project / "utility.jsonl", PLAYED)
         self.won = {(r["agent"], r["task"], r["trial"], r["skill"]): r["success"] for r in self.lines.rows}
 
     def measure(self, rows: list[dict[str, Any]]) -> dict[Key, float]:

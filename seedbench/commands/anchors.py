@@ -18,7 +18,8 @@ class Build:
     """Write anchors for every task of some splits: from gold evidence, or for other questions from passages that a
     search finds, chosen by a model behind an OpenAI-compatible endpoint.
 
-    The same command goes on after a kill, an outage or a used-up budget.
+    The same command goes on after a kill, an outage or a used-up budget. A file that holds anchors of more tasks is
+    never replaced.
 
     For example:
 
@@ -45,6 +46,8 @@ class Build:
     """answers: an answer in a snippet becomes [ANSWER]. nothing: it stays, and the last of several is left out."""
     passages: int = 10
     """With an endpoint: passages that it chooses from."""
+    retry_refused: bool = False
+    """Ask once more what the endpoint refused, as too long, say, while it answered other questions."""
     terms: OmitArgPrefixes[Terms] = field(default_factory=Terms)
 
     def __call__(self) -> None:

@@ -101,6 +101,8 @@ class Annotate:
     """Project folder."""
     analyzer: str = "rule"
     """rule (offline, of the environment's own) | openai:MODEL@URL, its key in OPENAI_API_KEY (SEED: GLM-5.2)."""
+    retry_refused: bool = False
+    """Ask once more about episodes that the endpoint refused, as too long, say, while it answered others."""
     terms: OmitArgPrefixes[Terms] = field(default_factory=Terms)
 
     def __call__(self) -> None:
