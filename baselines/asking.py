@@ -1,8 +1,8 @@
 """Questions to a model behind an OpenAI-compatible endpoint, batch by batch, within a budget.
 
-Answers are kept in a file by a digest of what was asked, so that nothing is paid for twice, whatever happens. What the
-endpoint refuses while it answers something else is that question's own failure, and kept too. Where it refuses a
-question that nothing can be wrong with, the model, the key or an option is: nothing is kept, and the run stops.
+Answers are kept in a file by a digest of what was asked, so that nothing is paid for twice, whatever happens. After a
+refusal the endpoint is asked what nothing can be wrong with. If it answers, the refused question was at fault (too
+long, say), which is kept too; if not, the model, the key or an option is, and the run stops.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from seedbench.prompts import sha256_json
 TEMPLATE = 64  # tokens that a chat template may add to a prompt
 CONTROL: list[Message] = [{"role": "user", "content": "Say yes."}]
 SHOWN = 5  # refusals that are named
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 
 class Answer(TypedDict):
@@ -61,7 +61,7 @@ def tell_refused(things: str, refused: Mapping[str, str]) -> None:
     """Print what an endpoint refused by name, with its words; nothing where it refused nothing."""
     if not refused:
         return
-    print(f"{len(refused)} {things} were refused while others were answered; --retry-refused asks once more:")
+    print(f"{things} that the endpoint refused, and --retry-refused asks about once more: {len(refused)}")
     for name, words in list(refused.items())[:SHOWN]:
         print(f"  {name}: {words}")
     if len(refused) > SHOWN:
@@ -174,17 +174,15 @@ class Asking:
 
     def _ask(self, asked: dict[str, list[Message]]) -> str:
         """Send a batch and keep its answers; returns why the run cannot go on, or ""."""
-        failed, answered = "", False
-        refused: dict[str, str] = {}
+        failed, refused = "", dict[str, str]()
         for (digest, said), reply in zip(asked.items(), self._replies(asked), strict=True):
             if isinstance(reply, Reply):
-                answered = True
                 self._keep(digest, said, reply)
             elif isinstance(reply, InfrastructureError):
                 failed = failed or f"{self._worded(reply)}; the same command goes on."
             else:
                 refused[digest] = self._worded(reply)
-        if refused and not answered and not failed:
+        if refused and not failed:
             failed = self._control()
         if not failed:
             for digest, words in refused.items():

@@ -316,7 +316,7 @@ def project_of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (lambda raw: raw[:-5], "breaks off in its last line"),
     (lambda raw: raw[: raw.index(b"\n") + 1], "lacks 1 of the lessons"),
     (lambda raw: raw + raw, "validated.jsonl, line 3, repeats line 1"),
-    (lambda raw: raw.replace(b'"trial":0', b'"trial":7'), "of an episode that the project does not hold"),
+    (lambda raw: raw.replace(b'"trial":0', b'"trial":7'), "of an episode that is not there"),
 ])  # fmt: skip
 def test_export_drops_no_row_in_silence(
     cut: Callable[[bytes], bytes], said: str, project_of_two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -397,7 +397,7 @@ def test_a_wrong_analyzer_annotates_nothing_and_a_refusal_is_listed(
             run(*how)
             out = capsys.readouterr().out
             assert "3 of 3 episodes annotated" in out and "2 with a skill" in out and "400, too long" in out
-            assert "1 episodes were refused" in out and len(server.requests) == 6
+            assert "asks about once more: 1\n" in out and len(server.requests) == 6
         run(*how, "--retry-refused")
         out = capsys.readouterr().out
         assert "3 with a skill" in out and "refused" not in out and len(server.requests) == 7

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from seedbench.baselines.lines import Lines, Row, once, write_lines
@@ -34,15 +34,16 @@ def run(project: Path, keep: str, val: float) -> None:
     print(f"{project}: {n[0]} rows in {TRAIN}, {n[1]} in {VAL} ({len(held)} of {len(tasks)} tasks)")
 
 
-def _checked(project: Path, episodes: Container[Key]) -> list[Row]:
+def _checked(project: Path, episodes: Mapping[Key, Trajectory]) -> list[Row]:
     """The checked lessons. Raises SeedbenchError where they are not those of all episodes that have one."""
     file, again = Lines(project / "validated.jsonl", CHECKED), f"`seedbench skills validate {project}` makes it anew"
     if file.torn:
         raise SeedbenchError(f"{file.path} breaks off in its last line: {again}.")
     found = [(row["task"], row["trial"]) for row in file.rows]
     once(file.path, found)
-    if strange := [key for key in found if key not in episodes]:
-        raise SeedbenchError(f"{file.path} has a lesson of an episode that the project does not hold "
+    told = {key for key, row in zip(found, file.rows, strict=True) if row["skill"]}
+    if strange := [k for k in found if k not in episodes or (k in told and not episodes[k].steps)]:
+        raise SeedbenchError(f"{file.path} has a lesson of an episode that is not there, or has no step "
                              f"({strange[0][0]}, trial {strange[0][1]}): {again}.")  # fmt: skip
     by = {row["analyzer"] for row in file.rows}
     lessons = Lines(project / "lessons.jsonl", LESSON).rows

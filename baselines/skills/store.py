@@ -13,7 +13,6 @@ Lines are appended as they come. A kill loses what was under way, and a torn las
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -61,17 +60,15 @@ def settings_of(project: Path) -> dict[str, Any]:
     """What project.json holds. Raises SeedbenchError where there is none, or it is not as written."""
     path = project / "project.json"
     try:
-        raw = path.read_bytes()
-        SETTINGS.validate_json(raw, strict=True)
-        settings: dict[str, Any] = json.loads(raw)
-        if settings["config"].get("split") != "train":
+        settings = SETTINGS.validate_json(path.read_bytes(), strict=True)
+        if settings["config"].split != "train":
             raise SeedbenchError("its split is not train")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise SeedbenchError(f"{project} is no skills project: begin with `seedbench skills collect`.") from error
     except (OSError, ValueError, SeedbenchError) as error:
         why = problem(error) if isinstance(error, ValidationError) else str(error).rstrip(".")
         raise SeedbenchError(f"{path} cannot be read ({why}): mend it, or begin another project.") from error
-    return settings
+    return {**settings, "config": asdict(settings["config"])}
 
 
 def exam_of(project: Path) -> Exam:

@@ -57,7 +57,8 @@ class Build:
 @dataclass(frozen=True)
 class Validate:
     """Check a file of anchors: at most 6 a task, of at most 64 words, each found word for word in the source that it
-    names, and never the whole way to the answer. Exit 1 if a task's anchors fall short.
+    names, none that says next to nothing beside the answer, and never the whole way to it. Exit 1 if a task's anchors
+    fall short.
     """
 
     file: Positional[Path]
