@@ -61,10 +61,10 @@ def _hints(args: Args, steps: int) -> list[str]:
         ]
     if not isinstance(args, HindsightArgs) or args.skills == "none":
         return []
-    which = "failed episode" if args.failed_only else "episode"
+    which = "a failed episode" if args.failed_only else "an episode"
     last = "" if args.opd_stop is None else f" to {args.opd_stop}"
     lines = [
-        f"the teacher sees {args.skills} skills from update {args.opd_start}{last}: each row of a {which} that has one "
+        f"the teacher sees {args.skills} skills from update {args.opd_start}{last}: each row of {which} that has one "
         "is scored once more, with the skill in its prompt"
     ]
     if args.skills in ("own", "shuffled"):
