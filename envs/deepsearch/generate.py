@@ -51,25 +51,27 @@ def generate(
     prefix: str = "deepsearch-generated",
     progress: Progress = lambda done, total: None,
 ) -> Search:
-    """A world with a land for each split, and questions that the oracle answers within the steps of `mini`.
+    """A world with a land for each split, and questions that the oracle answers within the steps of `mini`. Level 0 asks
+    for numbers alone, in the world of level 1: for policies too small to point to a name.
 
     Raises SeedbenchError for an unknown level or split, and for more questions than the world can be asked.
     """
-    if level not in LEVELS:
+    if level and level not in LEVELS:
         raise SeedbenchError(
-            f"Deep search's generator has no level {level}; choose one of {', '.join(map(str, LEVELS))}."
+            f"Deep search's generator has no level {level}; choose one of 0, {', '.join(map(str, LEVELS))}."
         )
+    style = LEVELS[level or 1]
     if unknown := set(sizes) - set(LANDS):
         raise SeedbenchError(f"Questions are generated for {', '.join(LANDS)}, not for {min(unknown)!r}.")
     scale = {land: max(1.0, sizes.get(land, 0) / SIZES[land]) for land in LANDS}
-    world = build(seed, LEVELS[level], scale, frozenset(stem(word) for word in common_words()))
-    articles = write(world, seed, LEVELS[level])
+    world = build(seed, style, scale, frozenset(stem(word) for word in common_words()))
+    articles = write(world, seed, style)
     order = list(articles)
     random.Random(stream("searchqa order", seed)).shuffle(order)
     passages = [Passage(f"p{number:05}", a.title, a.text, 0.0) for number, a in enumerate(order)]
-    source = source_of(world, articles, LEVELS[level])
+    source = source_of(world, articles, style)
     made = Search(passages, {}, {}, source.graph, stated(source))
-    writer = _Writer(source, passages, prefix)
+    writer = _Writer(source, passages, prefix, numbers=level == 0)
     for split, size in sizes.items():
         kinds = [writer.of_kind(seed, split, kind, n) for kind, n in zip(KINDS, _quota(size), strict=True)]
         made.questions[split] = []
@@ -90,8 +92,8 @@ def _quota(size: int) -> list[int]:
 class _Writer:
     """Makes questions of what was drawn, with evidence hop by hop, and keeps those that the oracle answers."""
 
-    def __init__(self, source: Source, passages: Sequence[Passage], prefix: str):
-        self.source, self.prefix = source, prefix
+    def __init__(self, source: Source, passages: Sequence[Passage], prefix: str, numbers: bool):
+        self.source, self.prefix, self.numbers = source, prefix, numbers
         self.by_title = {passage.title: passage for passage in passages}
         self.index = Bm25(passages, k1=K1, b=B)
         self.texts: set[str] = set()
@@ -104,6 +106,8 @@ class _Writer:
             if len(out) == size:
                 break
             if asked.text in self.texts or not spread.open(asked):
+                continue
+            if self.numbers and not asked.golds[0].isdecimal():
                 continue
             question = self._question(asked)
             if rehearse.steps(self.index, question) is not None:

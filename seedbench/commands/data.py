@@ -71,7 +71,8 @@ class DataGenerate:
     level: int = 2
     """Difficulty, 1 to 4; mini is 2. ALFWorld: more furniture, objects and distractors, and longer episodes.
     WebShop: more near misses, options and attributes asked for, more words said otherwise than the shop does.
-    search-QA and deep search: more passages that nearly fit, more words said otherwise; search-QA: more hops."""
+    search-QA and deep search: more passages that nearly fit, more words said otherwise; search-QA: more hops. 0, for a
+    warm start: ALFWorld without habits, deep search with numbers for answers."""
     train: OptInt = None
     """Tasks of the train split. Without any of the four, as many as mini has; with some, only those splits."""
     dev: OptInt = None
