@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
@@ -27,25 +27,26 @@ class Split(TypedDict):
     score: float
     steps: float
     invalid_rate: float
-    trials: NotRequired[int]
+    trials: NotRequired[Annotated[int, Field(ge=1)]]
     metrics: NotRequired[dict[str, float]]
 
 
 class Arm:
-    """All finished runs of an arm, by seed."""
+    """The finished runs of an arm, by seed: of the plan's seeds, where they are given."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, seeds: Sequence[int] | None = None):
         self.runs: dict[int, dict[str, Split]] = {}
         self.curves: dict[int, list[float]] = {}
         self.late: dict[int, dict[str, float]] = {}
-        runs = [run for run in folder.glob("*") if run.name.isdecimal()]
+        runs = [run for run in folder.glob("*") if run.name.isdecimal() and run.name == str(int(run.name))]
+        runs = [run for run in runs if seeds is None or int(run.name) in seeds]
         for run in sorted(runs, key=lambda p: int(p.name)):
             if (run / "outcomes.json").is_file():
                 self.runs[int(run.name)] = _outcomes(run / "outcomes.json")
                 if (run / "metrics.jsonl").is_file():
                     lines = _lines(run / "metrics.jsonl")
                     self.curves[int(run.name)] = [line["success"] for line in lines]
-                    found = {name: [x[name] for x in lines[-LAST:] if name in x] for name in LATE}
+                    found = {name: [x[name] for x in lines[-LAST:] if type(x.get(name)) is float] for name in LATE}
                     self.late[int(run.name)] = {name: float(np.mean(some)) for name, some in found.items() if some}
 
     def rates(self, split: str) -> dict[int, float]:
@@ -90,7 +91,8 @@ def _outcomes(file: Path) -> dict[str, Split]:
 
 def _lines(file: Path) -> list[dict[str, Any]]:
     lines = read(file)
-    whole = [n for n, line in enumerate(lines, 1) if line["update"] == n and isinstance(line.get("success"), float)]
+    whole = [n for n, line in enumerate(lines, 1)
+             if line["update"] == n and type(x := line.get("success")) is float and 0 <= x <= 1]  # fmt: skip
     if not whole or len(whole) < len(file.read_text(encoding="utf-8", errors="replace").splitlines()):
         raise SeedbenchError(
             f"{file} is no whole log of a training run (good up to line {len(whole)}): remove the folder, and the "
@@ -100,16 +102,23 @@ def _lines(file: Path) -> list[dict[str, Any]]:
 
 
 def check(arms: Mapping[str, Arm]) -> None:
-    """Raises SeedbenchError unless the start has played, and every run the start's splits and tasks."""
+    """Raises SeedbenchError unless the start has played, every run the start's splits, tasks and trials, and every arm
+    has curves of all its runs."""
     if not arms["start"].runs:
         raise SeedbenchError("nothing is kept of the start: run the experiment first.")
-    sizes = {
-        name: len(split["won"]) for name, split in next(iter(arms["start"].runs.values())).items() if "*" not in name
-    }
+    sizes = _sizes(next(iter(arms["start"].runs.values())))
     for name, arm in arms.items():
         for seed, run in arm.runs.items():
-            if {s: len(split["won"]) for s, split in run.items() if "*" not in s} != sizes:
-                raise SeedbenchError(f"{name}, seed {seed}, played other splits or tasks than the start: {sizes}.")
+            if _sizes(run) != sizes:
+                raise SeedbenchError(
+                    f"{name}, seed {seed}, played {_sizes(run)} (episodes, trials), the start {sizes}."
+                )
+            if name != "start" and seed not in arm.curves:
+                raise SeedbenchError(f"{name}, seed {seed}, has no metrics.jsonl: put it back, or remove the folder.")
+
+
+def _sizes(run: Mapping[str, Split]) -> dict[str, tuple[int, int]]:
+    return {name: (len(split["won"]), split.get("trials", 1)) for name, split in run.items() if "*" not in name}
 
 
 def measured(arms: Mapping[str, Arm]) -> list[str]:

@@ -138,7 +138,7 @@ def written(file: Path, policy: HFPolicy) -> Iterator[Row]:
 def row(policy: HFPolicy, messages: Sequence[Message], text: str) -> Row:
     """A prompt and the reply to it."""
     prompt = list(policy.encode(messages))
-    reply = [*policy.tokenizer.encode(text, add_special_tokens=False), policy.tokenizer.eos_token_id]
+    reply = [*policy.tokenizer.encode(policy.plain(text), add_special_tokens=False), policy.tokenizer.eos_token_id]
     return {"input_ids": prompt + reply, "completion_mask": [0] * len(prompt) + [1] * len(reply)}
 
 

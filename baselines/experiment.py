@@ -20,6 +20,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from seedbench.baselines.plan import Plan
 from seedbench.core import SeedbenchError
 
 SETTINGS = "settings.json"  # beside what is kept of a run: what it was made with
+PAUSE = 5.0  # seconds between looks at what another process has in hand
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,9 @@ class Job:
                 )
 
 
-def run(path: Path, work: Path, jobs: int, arms: Sequence[str] = ()) -> tuple[Path, int]:
-    """Do what is left of the plan or of some `arms`, `jobs` runs at a time; returns the folder with what is kept, and
-    how many runs were left to another process, which has them in hand."""
+def run(path: Path, work: Path, jobs: int, arms: Sequence[str] = ()) -> Path:
+    """Do what is left of the plan or of some `arms`, `jobs` runs at a time; returns the folder with what is kept. Runs
+    that another process has in hand are waited for, and taken over if it dies."""
     plan, kept = Plan.load(path), path.with_suffix("")
     if kept == path:
         raise SeedbenchError(f"{path}: what is kept goes into a folder named like the plan: call the file NAME.json.")
@@ -79,22 +81,32 @@ def run(path: Path, work: Path, jobs: int, arms: Sequence[str] = ()) -> tuple[Pa
     every = [Job(plan, arm, seed, work / arm / str(seed), kept / arm / str(seed)) for arm, seed in named]
     for job in every:
         job.same(job.kept)
-    todo, left = [job for job in every if not job.done], 0
-    with ThreadPoolExecutor(jobs) as pool:
-        for n, (job, ours) in enumerate(zip(todo, pool.map(one, todo), strict=True), 1):
-            left += not ours
-            said = "" if ours else ", is in the hands of another process"
-            print(f"{n} of {len(todo)}: {job.arm}, seed {job.seed}{said}", flush=True)
-    return kept, left
+    todo, done = [job for job in every if not job.done], 0
+    all_of_them = len(todo)
+    while todo:
+        left = []
+        with ThreadPoolExecutor(jobs) as pool:
+            for job, ours in zip(todo, pool.map(one, todo), strict=True):
+                if ours:
+                    done += 1
+                    print(f"{done} of {all_of_them}: {job.arm}, seed {job.seed}", flush=True)
+                else:
+                    left.append(job)
+        if left == todo:
+            time.sleep(PAUSE)
+        elif left:
+            print(f"{len(left)} runs are in the hands of another process, which is waited for", flush=True)
+        todo = left
+    return kept
 
 
 def one(job: Job) -> bool:
     """Train (or go on), play, and keep the little that the report needs; False where another process is doing it.
     Raises SeedbenchError with what was said."""
-    job.work.mkdir(parents=True, exist_ok=True)
+    job.kept.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(record.locked(job.work))
+            stack.enter_context(record.locked(job.kept))  # and not job.work: that may be another one
         except SeedbenchError:
             return False
         if not job.done:  # by another process, meanwhile
@@ -104,7 +116,11 @@ def one(job: Job) -> bool:
 
 def _one(job: Job) -> None:
     plan, model, trained = job.plan, job.plan.start, job.work / "train"
-    job.same(job.work)
+    job.work.mkdir(parents=True, exist_ok=True)
+    if (job.work / "train").exists() or (job.work / "eval").exists():
+        if not (job.work / SETTINGS).is_file():
+            raise SeedbenchError(f"{job.work} does not say what it was made with: remove it, or name another --work.")
+        job.same(job.work)
     record.write_json(job.work / SETTINGS, plan.settings(job.arm, job.seed))
     if job.arm != "start":
         model = str(trained)
@@ -117,7 +133,6 @@ def _one(job: Job) -> None:
     if job.arm in plan.again:
         more = _played(job, model, job.work / "again", plan.again[job.arm])
         told |= {f"{split}*": figures for split, figures in more.items()}
-    job.kept.mkdir(parents=True, exist_ok=True)
     if job.arm != "start":
         shutil.copy(trained / "metrics.jsonl", job.kept / "metrics.jsonl")
     shutil.copy(job.work / SETTINGS, job.kept / SETTINGS)
@@ -138,14 +153,18 @@ def outcomes(run: Path) -> dict[str, Any]:
     together; mean steps, invalid rate, and means of what else the environment measures."""
     from seedbench.results import load
 
+    found = load(run).results
     told: dict[str, Any] = {
         r.split: {"won": "", "score": r.score.mean, "steps": r.steps.mean, "invalid_rate": r.invalid_rate or 0.0,
                   "trials": r.attempted // r.tasks,
                   "metrics": {k: v for k, v in r.metrics.items() if isinstance(v, int | float)}}
-        for r in load(run).results
+        for r in found
     }  # fmt: skip
     for line in record.read_lines(run / "trajectories.jsonl.gz"):
         told[line["split"]]["won"] += str(int(line["success"]))
+    for r in found:
+        if len(told[r.split]["won"]) != r.attempted:
+            raise SeedbenchError(f"{run} is damaged, {r.attempted} episodes of {r.split} were played: remove it.")
     return told
 
 
@@ -174,11 +193,9 @@ def main(
 
     if jobs < 1:
         raise SeedbenchError(f"--jobs is {jobs}: it must be 1 or more.")
-    some = [arm for arm in arms.split(",") if arm]
-    kept, left = run(plan, work or Path("runs") / plan.stem, jobs, some)
-    if left:
-        print(f"{left} runs are in the hands of another process: the report is written when they are done")
-    elif some:
+    some = arms.split(",") if arms else []
+    kept = run(plan, work or Path("runs") / plan.stem, jobs, some)
+    if some:
         print(f"these arms are done: the same command without --arms runs the rest and reports into {kept}")
     else:
         print(report.write(plan, kept))

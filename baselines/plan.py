@@ -6,7 +6,7 @@ import contextlib
 import io
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from seedbench.core import SeedbenchError
+
+OURS = {"--agent", "--env", "--seed", "--out", "--model", "--resume", "--quiet", "--dry-run", "--parameters"}
 
 
 @dataclass(frozen=True)
@@ -47,17 +49,20 @@ class Plan:
             raise SeedbenchError(f"{path} is not a plan of an experiment ({error}).") from error
         if not plan.seeds:
             raise SeedbenchError(f"{path}: seeds is empty: name one run at least.")
-        if twice := [seed for seed, n in Counter(plan.seeds).items() if n > 1 or seed < 0]:
+        if wrong := [seed for seed, n in Counter(plan.seeds).items() if n > 1 or not 0 <= seed < 2**63]:
             raise SeedbenchError(
-                f"{path}: the seed {twice[0]} is there twice, or below 0: each run has one of its own."
+                f"{path}: the seed {wrong[0]} is there twice, below 0 or too large: give each run one."
             )
         told = [*plan.arms.values(), *plan.again.values(), plan.eval, [plan.start, plan.env]]
         if any(not word.isprintable() for words in told for word in words):
             raise SeedbenchError(f"{path}: an argument holds a character that cannot be printed: type it again.")
-        if strange := [arm for arm in plan.arms if not re.fullmatch(r"[\w-][\w.-]*", arm) or arm == "start"]:
+        ours = [word for words in told for word in words if word.partition("=")[0].replace("_", "-") in OURS]
+        if ours:
+            raise SeedbenchError(f"{path}: {ours[0]} is for the runner to give, or for no plan: leave it out.")
+        if strange := [arm for arm in plan.arms if not re.fullmatch(r"[\w-]+", arm) or arm == "start"]:
             raise SeedbenchError(f"{path}: an arm is called {strange[0]!r}: take letters, digits, - and _, not start.")
-        if empty := [arm for arm, told in plan.arms.items() if not told]:
-            raise SeedbenchError(f"{path}: the arm {empty[0]!r} names no algorithm: begin it with grpo, say.")
+        if idle := [arm for arm, told in plan.arms.items() if not told or told[0] == "sft"]:
+            raise SeedbenchError(f"{path}: the arm {idle[0]!r} names no algorithm that plays: begin it with grpo, say.")
         if plan.control and plan.control not in plan.arms:
             raise SeedbenchError(f"{path}: the control {plan.control!r} is none of the arms.")
         named = {arm for pair in plan.contrasts for arm in pair} | set(plan.again) - {"start"}
@@ -78,37 +83,56 @@ class Plan:
         return ["eval", *told, *self.eval, *more, "--quiet"]
 
     def settings(self, arm: str, seed: int) -> dict[str, Any]:
-        """All that the outcome of a run depends on, but for the code."""
-        return {
-            "start": self.start, "weights": _digest(self.start), "env": self.env, "seed": seed,
-            "train": self.arms.get(arm, []), "eval": self.eval, "again": self.again.get(arm),
-        }  # fmt: skip
+        """All that the outcome of a run depends on, but for the code: of files and folders that are named, digests."""
+        train, again = self.arms.get(arm, []), self.again.get(arm)
+        named = {
+            word: _digest(word) for word in (self.start, *train, *self.eval, *(again or ())) if Path(word).exists()
+        }
+        return {"start": self.start, "env": self.env, "seed": seed, "train": train, "eval": self.eval, "again": again,
+                "digests": named}  # fmt: skip
 
     def check_commands(self) -> None:
         """Read every command that the plan will give, so that a slip in the last arm costs no hours. Raises
         SeedbenchError with what `seedbench` says of the first that is wrong."""
+        from seedbench.exam import plan
+        from seedbench.policy.loading import find_folder
+
+        if self.start not in ("tiny", "fresh"):
+            find_folder(self.start)
         seed = self.seeds[0]
         for arm in self.arms:
-            _read(f"arm {arm!r}", self.train(arm, seed, "x"))
-        _read("eval", self.play(self.start, seed, "x"))
-        for arm, more in self.again.items():
-            _read(f"again of {arm!r}", self.play(self.start, seed, "x", more))
+            _read(f"arm {arm!r}", self.train(arm, seed, "x"), _trainable)
+        played = [("eval", ()), *((f"again of {arm!r}", more) for arm, more in self.again.items())]
+        for what, more in played:
+            _read(what, self.play(self.start, seed, "x", more), lambda command: plan(command.config()))
 
 
-def _digest(start: str) -> str | None:
-    """Of the weights of a model folder; a name says which weights it means."""
-    from seedbench.policy.weights import sha256_files, weight_files
+def _trainable(command: Any) -> None:
+    """Raises SeedbenchError for settings that name what is not there, or that make no update."""
+    args = command.command.chosen(command.command.args.page, command.command.args)
+    if not args.updates:
+        raise SeedbenchError("--updates is 0, and then there is no curve")
+    for flag, path in args.reads.items():
+        if not Path(path).is_file():
+            raise SeedbenchError(f"--{flag} {path} is no file")
 
-    return sha256_files(weight_files(Path(start))) if Path(start).is_dir() else None
+
+def _digest(name: str) -> str:
+    """Of a file, or of the files of a folder, by name."""
+    from seedbench.policy.weights import sha256_files
+
+    path = Path(name)
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    return sha256_files(files)
 
 
-def _read(what: str, args: Sequence[str]) -> None:
+def _read(what: str, args: Sequence[str], check: Callable[[Any], Any]) -> None:
     from seedbench import cli
 
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            cli.read(args)
+            check(cli.read(args))
     except (SystemExit, SeedbenchError) as error:
         why = " ".join(re.sub(r"[^ -~]+", " ", said.getvalue()).split()) if isinstance(error, SystemExit) else error
         raise SeedbenchError(f"{what} of the plan is no command: seedbench {' '.join(args)}: {why}") from error

@@ -38,6 +38,8 @@ class Gap(NamedTuple):
     n: int
 
     def __str__(self) -> str:
+        if not self.n:
+            return "no pair of runs"
         if not math.isfinite(self.p):
             return f"{self.mean:+.3f} (runs: {self.n}, too few or too much alike for an interval)"
         return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}], p {self.p:.3g}"
@@ -48,7 +50,7 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Gap:
     from scipy.stats import t, ttest_1samp
 
     gaps = np.asarray(first, float) - np.asarray(second, float)
-    n, mean = len(gaps), float(np.mean(gaps))
+    n, mean = len(gaps), float(np.mean(gaps)) if len(gaps) else math.nan
     sd = float(np.std(gaps, ddof=1)) if n > 1 else math.nan
     if n < FEWEST or sd < 1e-12:  # two runs that happen to agree would have an interval of no width
         return Gap(mean, math.nan, math.nan, math.nan, sd, n)
@@ -113,7 +115,7 @@ def against_start(arm: Arm, start: Arm, split: str) -> list[tuple[int, int, int,
 def write(path: Path, kept: Path) -> str:
     """Write report.md and curves.png into `kept`; returns the text."""
     plan = Plan.load(path)
-    arms = {name: Arm(kept / name) for name in ("start", *plan.arms)}
+    arms = {name: Arm(kept / name, plan.seeds) for name in ("start", *plan.arms)}
     text = "\n".join(
         [f"# {plan.title}", "", plan.question, "", f"Plan: {path.name}. {plan.analysis}", "", *_body(plan, arms)]
     )
@@ -124,6 +126,9 @@ def write(path: Path, kept: Path) -> str:
 
 def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
     check(arms)
+    planned = [f"{name} {seed}" for name in arms for seed in plan.seeds]
+    missing = [f"{name} {seed}" for name, arm in arms.items() for seed in plan.seeds if seed not in arm.runs]
+    arms = {name: arm for name, arm in arms.items() if arm.runs}
     splits = [name for name in next(iter(arms["start"].runs.values())) if "*" not in name]
     more = measured(arms)
     heads = [*splits, AREA, *(f"score, {s}" for s in splits), "steps", "invalid", *(LATE.get(n, n) for n in more)]
@@ -135,20 +140,25 @@ def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
         cells += [f"{np.mean([x[k] for x in last]):.3g}" for k in ("steps", "invalid_rate")]
         cells += [_mean(list(arm.described(n).values())) for n in more]
         lines.append(f"| {name} | {len(arm.runs)} | " + " | ".join(cells) + " |")
+    if missing:
+        lines += [
+            "",
+            f"**Not whole**: of {len(planned)} planned runs {len(missing)} are missing: {', '.join(missing)}.",
+        ]
     late = "".join(f" {LATE[n].capitalize()}: mean over the last {LAST} updates." for n in more if n in LATE)
     lines += [
         "",
         f"mean ± standard deviation over seeds; steps and invalid replies are those of the last split.{late}",
         "",
     ]
-    for name in plan.arms:
+    for name in filter(arms.get, plan.arms):
         for split in splits:
             lines.append(f"- {name} - start, {split}: {difference(arms[name], arms['start'], split)}")
             each = against_start(arms[name], arms["start"], split)
             told = "; ".join(f"seed {seed}: +{b} -{c}, p {p:.2g}" for seed, b, c, p in each)
             many = any(run[split].get("trials", 1) > 1 for run in arms[name].runs.values())
             lines.append(f"  - exact {'sign-flip test' if many else 'McNemar'} of each run, Holm over seeds: {told}")
-    others = [name for name in plan.arms if plan.control and name != plan.control]
+    others = [name for name in arms if plan.control in arms and name not in ("start", plan.control)]
     if others:
         lines += ["", f"Against {plan.control}, paired by seed:", ""]
     for split in (*splits, FINAL, AREA) if others else ():
@@ -161,17 +171,19 @@ def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
     for name in others:
         gaps_of = [f"{LATE.get(n, n)} {_gap(arms[name].described(n), arms[plan.control].described(n))}" for n in more]
         lines += [f"- {name}: {'; '.join(gaps_of)}"] if gaps_of else []
-    for one, other in plan.contrasts:
+    for one, other in (pair for pair in plan.contrasts if all(name in arms for name in pair)):
         gaps = [difference(arms[one], arms[other], split) for split in (FINAL, AREA)]
         adjusted = stats.holm([g.p if math.isfinite(g.p) else 1.0 for g in gaps])
         told = "; ".join(
             f"{split} {gap}, Holm {p:.3g}" for split, gap, p in zip((FINAL, AREA), gaps, adjusted, strict=True)
         )
         lines += ["", f"- {one} - {other}: {told}"]
-    for name, flags in plan.again.items():
+    for name, flags in ((name, flags) for name, flags in plan.again.items() if name in arms):
         for split in splits:
-            mean = _mean(list(arms[name].rates(f"{split}*").values()))
-            lines += ["", f"- {name}, {split}, played with {' '.join(flags)}: {mean}"]
+            found = [
+                w.count("1") / len(w) for run in arms[name].runs.values() if (w := run.get(f"{split}*", {}).get("won"))
+            ]
+            lines += ["", f"- {name}, {split}, played with {' '.join(flags)}: {_mean(found)}"]
     return lines
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -136,23 +138,32 @@ def test_older_outcomes_make_the_report_they_made(tmp_path: Path, name: str) -> 
     assert [line for line in old if not any(one.startswith(line.rstrip(" |")) for one in new)] == []
 
 
-def again_and_otherwise(path: Path, plan: Any, kept: Path, work: Path, asked: list[Any]) -> None:
-    """A killed play goes on; what another process has in hand is left to it; a changed plan is refused."""
+def again_and_otherwise(
+    path: Path, plan: Any, kept: Path, work: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed play goes on; what another process has in hand is waited for, and done when it lets go of it; a changed
+    plan is refused, and so is a play with an episode too few."""
     from seedbench import record
 
     before, run = (kept / "a" / "3" / "outcomes.json").read_bytes(), work / "a" / "3"
     for gone in (kept / "a" / "3" / "outcomes.json", run / "again" / "results.json"):
         gone.unlink()
-    with record.locked(run):
-        assert experiment.run(path, work, 1) == (kept, 1) and len(asked) == 5
-    assert experiment.run(path, work, 1) == (kept, 0) and asked[5:] == [
-        ("eval", "--resume", str(run / "again"), "--quiet")
-    ]
+    waited: list[float] = []
+    with contextlib.ExitStack() as lock:
+        lock.enter_context(record.locked(kept / "a" / "3"))
+        monkeypatch.setattr(experiment.time, "sleep", lambda seconds: waited.append(seconds) or lock.close())
+        assert experiment.run(path, work, 1) == kept
+    assert waited == [experiment.PAUSE]
+    assert asked[5:] == [("eval", "--resume", str(run / "again"), "--quiet")]
     assert (kept / "a" / "3" / "outcomes.json").read_bytes() == before
     path.write_text(json.dumps(plan | {"arms": {"a": [*plan["arms"]["a"], "--lr", "1e-3"]}}))
     with pytest.raises(SeedbenchError, match=r"a/3 was made with train .* and the plan says .*\"1e-3\""):
         experiment.run(path, work, 1)
     path.write_text(json.dumps(plan))
+    played = run / "eval" / "trajectories.jsonl.gz"
+    played.write_bytes(gzip.compress(gzip.decompress(played.read_bytes()).splitlines(keepends=True)[0]))
+    with pytest.raises(SeedbenchError, match="eval is damaged, 2 episodes of seen were played"):
+        experiment.outcomes(run / "eval")
 
 
 @pytest.mark.parametrize(
@@ -160,6 +171,14 @@ def again_and_otherwise(path: Path, plan: Any, kept: Path, work: Path, asked: li
     [
         ({"seeds": []}, "seeds is empty"),
         ({"seeds": [1, 1]}, "the seed 1 is there twice"),
+        ({"eval": ["--split", "seen", "--agent", "expert"]}, "--agent is for the runner to give"),
+        ({"again": {"a": ["--seed=0"]}}, "--seed=0 is for the runner to give"),
+        ({"arms": {"a": ["grpo", "--recipe", "nope"]}}, "--recipe nope"),
+        ({"arms": {"a": ["grpo", "--updates", "0"]}}, "--updates is 0"),
+        ({"arms": {"a": ["sft"]}}, "'a' names no algorithm that plays"),
+        ({"arms": {"a": ["skill_grpo", "--skill", "nowhere.md"]}}, "nowhere.md is no file"),
+        ({"eval": ["--split", "nowhere"]}, "nowhere"),
+        ({"start": "no/such/folder/here"}, "no/such/folder/here"),
         ({"arms": {"a": ["grpo", "--lr\0"]}}, "cannot be printed"),
         (
             {"arms": {"a": ["grpo"], "b": ["grpo", "--updatez", "3"]}},
@@ -188,11 +207,16 @@ def test_what_is_kept_is_checked_when_it_is_read(tmp_path: Path) -> None:
         (tmp_path / arm / "0").mkdir(parents=True)
         (tmp_path / arm / "0" / "outcomes.json").write_text(json.dumps({"seen": split}))
     (tmp_path / "a" / "notes").mkdir()
+    (tmp_path / "a" / "7").mkdir()
+    shutil.copy(tmp_path / "a" / "0" / "outcomes.json", tmp_path / "a" / "7")
     (tmp_path / "a" / "0" / "metrics.jsonl").write_text('{"update": 1, "success": 0.5}\n')
     arms = {name: report.Arm(tmp_path / name) for name in ("start", "a")}
-    report.check(arms)
+    report.check({name: report.Arm(tmp_path / name, [0]) for name in arms})
+    with pytest.raises(SeedbenchError, match=r"a, seed 7, has no metrics\.jsonl"):
+        report.check(arms)
+    shutil.rmtree(tmp_path / "a" / "7")
     (tmp_path / "a" / "0" / "outcomes.json").write_text(json.dumps({"seen": split | {"won": "0"}}))
-    with pytest.raises(SeedbenchError, match="a, seed 0, played other splits or tasks"):
+    with pytest.raises(SeedbenchError, match=r"a, seed 0, played .* .episodes, trials., the start"):
         report.check({"start": arms["start"], "a": report.Arm(tmp_path / "a")})
     for text in ('{"seen": {"won": "012"', json.dumps({"seen": split | {"won": "012"}}), "[]", '{"seen": []}'):
         (tmp_path / "a" / "0" / "outcomes.json").write_text(text)
@@ -221,7 +245,7 @@ def test_an_experiment_end_to_end(folder: Path, tmp_path: Path, monkeypatch: pyt
             "arms": {"a": ["grpo", "--updates", "1", "--tasks", "1", "--group", "2", *short]}}  # fmt: skip
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
-    kept, _ = experiment.run(path, tmp_path / "work", 1)
+    kept = experiment.run(path, tmp_path / "work", 1)
     told = json.loads((kept / "a" / "3" / "outcomes.json").read_text())
     assert set(told) == {"seen", "seen*"} and told["seen"]["won"] == told["seen*"]["won"] == "00"
     assert told["seen"]["trials"] == 2 and set(told["seen"]["metrics"]) == {
@@ -238,6 +262,6 @@ def test_an_experiment_end_to_end(folder: Path, tmp_path: Path, monkeypatch: pyt
     assert [c["config"]["skill"] for c in configs] == ["", "static"]
     experiment.run(path, tmp_path / "work", 1)
     assert len(asked) == 5
-    again_and_otherwise(path, plan, kept, tmp_path / "work", asked)
+    again_and_otherwise(path, plan, kept, tmp_path / "work", asked, monkeypatch)
     said = report.write(path, kept)
     assert "| arm | runs | seen | area" in said and "- start, seen, played with --trials 3: 0.000" in said

@@ -138,10 +138,12 @@ def test_no_readable_skill_and_out_of_schedule_are_grpo(folder: Path, tmp_path: 
     line = lines(own)[-1]
     assert line["parse_rate"] == line["coverage"] == line["opd_loss"] == 0 and line["analysed"] == 4
     assert line["analyzer_tokens"] > 0 and line["analyzer_seconds"] > 0
-    late = small(folder, tmp_path / "late", lambda_opd=1.0, skills="rules", opd_start=8, opd_stop=9)
-    assert trained(late) == grpo_bytes and lines(late)[0]["coverage"] == 0
-    with pytest.raises(SeedbenchError, match="--opd-stop 8 is not after --opd-start 8"):
-        dataclasses.replace(late, opd_stop=8)
+    late = small(folder, tmp_path / "late", lambda_opd=1.0, skills="rules", opd_start=1, updates=2)
+    trained(late)
+    assert [line["coverage"] for line in lines(late)] == [0, 1]
+    for wrong in ({"opd_start": 2}, {"opd_start": 1, "opd_stop": 1}):
+        with pytest.raises(SeedbenchError, match="would never speak"):
+            dataclasses.replace(late, **wrong)
 
 
 def test_only_the_prompt_differs_between_the_passes(

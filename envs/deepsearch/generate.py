@@ -51,8 +51,8 @@ def generate(
     prefix: str = "deepsearch-generated",
     progress: Progress = lambda done, total: None,
 ) -> Search:
-    """A world with a land for each split, and questions that the oracle answers within the steps of `mini`. Level 0 asks
-    for numbers alone, in the world of level 1: for policies too small to point to a name.
+    """A world with a land for each split, and questions that the oracle answers within the steps of `mini`. Level 0
+    asks for numbers alone, in the world of level 1: for policies too small to point to a name.
 
     Raises SeedbenchError for an unknown level or split, and for more questions than the world can be asked.
     """

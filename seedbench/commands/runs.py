@@ -120,7 +120,7 @@ class Eval:
         elif self.agent is None:
             raise SeedbenchError("--agent is missing: try `seedbench eval --agent random`, or go on with --resume DIR.")
         else:
-            out = evaluate.evaluate(self._config(), self.out)
+            out = evaluate.evaluate(self.config(), self.out)
         if place().rank:
             return
         if not self.quiet:
@@ -130,7 +130,7 @@ class Eval:
     def _given(self) -> set[str]:
         return {f.name for f in fields(self) if getattr(self, f.name) != f.default}
 
-    def _config(self) -> Config:
+    def config(self) -> Config:
         """The run's settings. A replay plays what its recording played, but for what is given here."""
         from seedbench import evaluate
         from seedbench.exam import Config

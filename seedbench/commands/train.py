@@ -37,6 +37,16 @@ class _Common:
             return
         if self.parameters is not None and not self.dry_run:
             raise SeedbenchError("--parameters is for --dry-run alone: leave it out.")
+        args = self.chosen(page, given_args)
+        if self.dry_run:
+            print(lazy("seedbench.train.dry", "describe")(args, page, self.parameters))
+            return
+        out = lazy(f"seedbench.baselines.{page}", "run")(args, resume=self.resume is not None)
+        print(f"{out}: a model folder for `seedbench eval --agent {out}`, metrics.jsonl, curves.png")
+
+    def chosen(self, page: str, given_args: Any) -> Any:
+        """The settings that the call means: of a run that is resumed, of a recipe, or the defaults; with what is given.
+        Raises SeedbenchError."""
         kind = type(given_args)
         given = {f.name: getattr(given_args, f.name) for f in dataclasses.fields(kind)
                  if told(f.name) or getattr(given_args, f.name) != f.default}  # fmt: skip
@@ -45,16 +55,10 @@ class _Common:
                 flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))
                 raise SeedbenchError(f"--resume restores every option from the run folder: leave out {flags}.")
             _of_page(self.resume, page)
-            args = dataclasses.replace(kind.load(self.resume / "train.json"), out=str(self.resume))
-        else:
-            base = kind.load(recipes.find(self.recipe), "--recipe") if self.recipe is not None else kind()
-            args = dataclasses.replace(base, **given)
-            args = dataclasses.replace(args, **_found_again(args))
-        if self.dry_run:
-            print(lazy("seedbench.train.dry", "describe")(args, page, self.parameters))
-            return
-        out = lazy(f"seedbench.baselines.{page}", "run")(args, resume=self.resume is not None)
-        print(f"{out}: a model folder for `seedbench eval --agent {out}`, metrics.jsonl, curves.png")
+            return dataclasses.replace(kind.load(self.resume / "train.json"), out=str(self.resume))
+        base = kind.load(recipes.find(self.recipe), "--recipe") if self.recipe is not None else kind()
+        args = dataclasses.replace(base, **given)
+        return dataclasses.replace(args, **_found_again(args))
 
 
 def _found_again(args: Any) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +105,10 @@ def marks(tokenizer: Any) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
 
-def disarmed(messages: Sequence[Message], marks: re.Pattern[str]) -> list[Message]:
-    """The messages, in whose texts each special token is taken apart (<|im_end|> is then read as < |im_end|>), so that
-    no page, product, lesson or reply can end its turn and speak in another's name."""
-    return [{**m, "content": marks.sub(lambda found: f"{found[0][0]} {found[0][1:]}", m["content"])} for m in messages]
+def apart(text: str, marks: re.Pattern[str]) -> str:
+    """`text` with each special token taken apart (<|im_end|> is then read as < |im_end|>), so that no page, product,
+    lesson or reply can end its turn and speak in another's name."""
+    return marks.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
 
 
 def stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:

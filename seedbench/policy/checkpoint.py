@@ -53,7 +53,7 @@ class Checkpoint(ABC):
         """
         if not messages:
             raise SeedbenchError("The view holds no messages; render it with its environment's PROMPT first.")
-        plain = chat.disarmed(messages, self._marks)
+        plain: list[Message] = [{**m, "content": self.plain(m["content"])} for m in messages]
         turns = merge_system(plain) if self.merges_system else plain
         try:
             return self._pieces.ids(chat.render(self.tokenizer, turns))
@@ -65,6 +65,10 @@ class Checkpoint(ABC):
             raise SeedbenchError(
                 f"The model's chat template cannot render this prompt ({weights.why(e)}); pass --chat-template FILE."
             ) from e
+
+    def plain(self, text: str) -> str:
+        """`text` with special tokens taken apart, as in a prompt."""
+        return chat.apart(text, self._marks)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of a completion without special tokens (end of turn, padding), spaces left as they are."""

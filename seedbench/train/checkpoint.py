@@ -114,7 +114,8 @@ def restore(folder: Path, policy: HFPolicy, optimizer: Optimizer, teacher: Teach
         if numbers["update"] != int(folder.name) or numbers["cursor"] < 0:
             raise ValueError(f"its state.json says {numbers}")
         memory = TypeAdapter(Memory).validate_python(state["memory"])
-        return {**numbers, "base": state.get("base"), "files": state.get("files", {}), "memory": memory}
+        files = TypeAdapter(dict[str, str]).validate_python(state.get("files", {}))
+        return {**numbers, "base": state.get("base"), "files": files, "memory": memory}
     raise AssertionError("readable() lets no error through")
 
 

@@ -60,6 +60,11 @@ class HindsightArgs(Args):
         _at_least(self.analysis_tokens, 1, "analysis-tokens")
         _at_least(self.opd_start, 0, "opd-start")
         _at_least(self.share_every, 0, "share-every")
+        if 0 < self.updates <= self.opd_start:
+            raise SeedbenchError(
+                f"--opd-start is {self.opd_start} and --updates {self.updates}: the teacher would never speak; that is "
+                "--skills none."
+            )
         if self.opd_stop is not None:
             _at_least(self.opd_stop, 0, "opd-stop")
             if self.opd_stop <= self.opd_start:

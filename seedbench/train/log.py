@@ -21,7 +21,7 @@ CURVES = ("success", "loss", "grad_norm", "entropy", "invalid_rate", "episode_st
 
 class Log:
     """Opened at update `done` of `total`: later lines of an interrupted run are dropped, as they come again. Raises
-    SeedbenchError where fewer than `done` lines can be read of a file that is there, which is left as it is."""
+    SeedbenchError for a file whose lines do not lead up to `done`, which is left as it is."""
 
     def __init__(self, out: Path, done: int, total: int, quiet: bool = False, tracker: Any = None):
         self.path = out / FILE
@@ -60,7 +60,7 @@ class Log:
 
 def _before(path: Path, done: int) -> list[dict[str, Any]]:
     kept = [line for line in read(path) if line["update"] <= done]
-    if len(kept) < done:
+    if [line["update"] for line in kept] != list(range(done + 1 - len(kept), done + 1)) or (done and not kept):
         raise SeedbenchError(
             f"{path} is damaged after line {len(kept)}, and the checkpoint stands at update {done}: mend that line, or "
             f"move the file away, and --resume goes on with a log that begins at update {done + 1}."

@@ -44,7 +44,7 @@ class SftArgs:
     evidence: bool = False
     """Also learn to play each task with its evidence anchors in the prompt, as SSPO's teacher is told them, every other
     time with a wrong answer besides: a policy from scratch cannot read them otherwise, and has nothing to teach.
-    The expert then goes by what it was told, as a reader would (deep search: straight to the last page that is named)."""
+    The expert then goes by what it was told, as a reader would (deep search: straight to the last page named)."""
     longest: int = 1024
     """Tokens of a row; longer ones are left out, and counted in what is printed."""
     copy_first: int = 0
