@@ -178,12 +178,11 @@ def _body(plan: Plan, arms: dict[str, Arm]) -> list[str]:
             f"{split} {gap}, Holm {p:.3g}" for split, gap, p in zip((FINAL, AREA), gaps, adjusted, strict=True)
         )
         lines += ["", f"- {one} - {other}: {told}"]
-    for name, flags in ((name, flags) for name, flags in plan.again.items() if name in arms):
-        for split in splits:
-            found = [
-                w.count("1") / len(w) for run in arms[name].runs.values() if (w := run.get(f"{split}*", {}).get("won"))
-            ]
-            lines += ["", f"- {name}, {split}, played with {' '.join(flags)}: {_mean(found)}"]
+    for name in filter(arms.get, plan.again):
+        for split in (f"{split}*" for split in splits):
+            found = [run[split]["won"] for run in arms[name].runs.values() if split in run]
+            mean = _mean([won.count("1") / len(won) for won in found])
+            lines += ["", f"- {name}, {split[:-1]}, played with {' '.join(plan.again[name])}: {mean}"]
     return lines
 
 
