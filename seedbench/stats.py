@@ -196,6 +196,8 @@ def sign_flip(gaps: Sequence[int]) -> float:
     most, seen = int(sizes.sum()), abs(int(np.asarray(gaps, dtype=np.int64).sum()))
     if seen == 0:
         return 1.0
+    unit = int(np.gcd.reduce(sizes))  # of 3 trials each, say, gaps may all be multiples of 3
+    sizes, most, seen = sizes // unit, most // unit, seen // unit
     n = 1 << (2 * most + 1).bit_length()  # points of a circle on which no two sums meet
     angle = 2 * np.pi * np.arange(n // 2 + 1) / n
     chances = np.ones(n // 2 + 1)

@@ -320,6 +320,7 @@ def test_holm_only_raises_and_keeps_the_order(pvalues):
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 20))
 def test_sign_flips_of_ones_are_mcnemar(b, c, ties):
     assert stats.sign_flip([1] * b + [-1] * c + [0] * ties) == pytest.approx(stats.mcnemar_exact(b, c), abs=1e-11)
+    assert stats.sign_flip([35] * b + [-35] * c) == pytest.approx(stats.mcnemar_exact(b, c), abs=1e-11)
 
 
 @given(st.lists(st.integers(-6, 6), min_size=1, max_size=9))
