@@ -76,8 +76,10 @@ def _rows(exam: Exam, policy: HFPolicy, args: SftArgs) -> list[demonstrations.Ro
     short = [row for row in rows if len(row["input_ids"]) <= args.longest]
     if not short:
         raise SeedbenchError(f"None of {len(rows)} rows has at most {args.longest} tokens: raise --longest.")
-    print(f"{len(short)} rows; {len(rows) - len(short)} longer than {args.longest} tokens were left out")
     world = int(os.environ.get("WORLD_SIZE", "1"))
+    seen = (args.updates - args.copy_first) * args.rows * world / len(short)
+    print(f"{len(short)} rows; {len(rows) - len(short)} longer than {args.longest} tokens were left out; "
+          f"{args.updates} updates of {args.rows * world} rows: each row comes {seen:.3g} times")  # fmt: skip
     return demonstrations.copying(policy, args.copy_first * args.rows * world, args.seed) + short
 
 

@@ -80,7 +80,9 @@ class Board:
         for name, n in tally.played.items():
             bar, held = self.bars[name]
             self.progress.start_task(bar)
-            self.progress.update(bar, completed=held + n, won=f"{100 * tally.won[name] / n:.0f} % won")
+            self.progress.update(
+                bar, completed=held + n, won=f"{100 * tally.won[name] / n:.0f} % won{' since' if held else ''}"
+            )
 
 
 def key_of(exam: Exam, e: Episode) -> Key:

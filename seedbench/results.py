@@ -138,6 +138,10 @@ def load(run: Path) -> Results:
     except FileNotFoundError as error:
         if not run.is_dir():
             raise SeedbenchError(f"{run} is no folder: name the folder of a finished run.") from error
+        if not (run / "run.json").is_file():
+            raise SeedbenchError(
+                f"{run} is the folder of no run: it holds neither results.json nor run.json."
+            ) from error
         raise SeedbenchError(f"{run} holds no results.json: finish it with `seedbench eval --resume {run}`.") from error
 
 

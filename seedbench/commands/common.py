@@ -29,9 +29,9 @@ class Terms:
     deadline: float = 180.0
     """Seconds that a try may take."""
     temperature: float = 0.0
-    """Sampling temperature (SEED's lessons: 0)."""
+    """Sampling temperature; SEED's analyzer had 0."""
     max_new_tokens: int = 1024
-    """Longest answer, in tokens (SEED's lessons: 1024)."""
+    """Longest answer, in tokens; SEED's analyzer had 1024."""
     price_in: float = 0.0
     """Price of a million prompt tokens; the cost is shown."""
     price_out: float = 0.0

@@ -21,8 +21,9 @@ class Eval:
     """Play an agent through frozen splits, every task once a trial, and write a result that can be replayed.
 
     The run folder keeps each episode as it ends. A killed run goes on with `seedbench eval --resume DIR`, which needs
-    no other option and gives the bytes of an uninterrupted run. `torchrun` and `accelerate launch` share the episodes
-    out over processes and machines that see the same --out (docs/sharding.md).
+    no other option and gives the bytes of an uninterrupted run (log-probabilities in tokens.jsonl.gz to rounding: other
+    rows share their batch). `torchrun` and `accelerate launch` share the episodes out over processes and machines that
+    see the same --out (docs/sharding.md).
 
     For example:
 

@@ -26,7 +26,7 @@ class Collect:
     """
 
     env: OptStr = None
-    """alfworld, webshop or searchqa."""
+    """alfworld, webshop, searchqa or deepsearch."""
     agent: OptStr = None
     """Who plays, as in `seedbench eval`. SEED: the base policy that is to be trained."""
     out: OptPath = None

@@ -138,7 +138,7 @@ class Submit:
             many = "1 finding" if len(done.findings) == 1 else f"{len(done.findings)} findings"
             print(f"{self.run}: refused, {many}; nothing was changed")
             sys.exit(1)
-        print(f"{done.folder}: {'entered on' if done.new else 'is already on'} {done.board}")
+        print(f"{done.folder}: {'entered on' if done.new else 'is already on'} {done.board} as {done.folder.name}")
 
 
 def _print(lines: Iterable[object]) -> None:

@@ -93,7 +93,7 @@ class Sft(_Common):
     For example:
 
       seedbench train sft --env alfworld --model fresh --out runs/sft
-      seedbench train sft --env alfworld --model tiny --demonstrations 0 --examples runs/skills/sft.jsonl --out runs/one
+      seedbench train sft --model tiny --demonstrations 0 --examples sft.jsonl --updates 400 --lr 7e-4 --out runs/one
       seedbench train sft --resume runs/sft
     """
 

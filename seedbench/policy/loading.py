@@ -116,6 +116,10 @@ def check_folder(folder: Path, config: bool = True) -> Any:
     """Raise SeedbenchError unless `folder` holds a whole model in safetensors that needs no code of its own; its
     configuration, if that is wanted."""
     refuse_adapter(folder)
+    if not (folder / "config.json").is_file() and (folder / "train.json").is_file():
+        raise SeedbenchError(
+            f"{folder} holds a training run that is not finished: `seedbench train ... --resume {folder}` goes on."
+        )
     if not (folder / "config.json").is_file():
         raise SeedbenchError(f"{folder} is no model folder: config.json is missing; give the folder that holds it.")
     weight_files(folder)

@@ -14,6 +14,7 @@ from seedbench.train.args import Args
 from seedbench.train.hints import HindsightArgs, SkillGrpoArgs, SspoArgs
 from seedbench.train.memory import TEACHER, adapter_parameters, estimate
 from seedbench.train.sft import SftArgs
+from seedbench.train.shapes import SHAPES
 
 
 def describe(args: Args | SftArgs, page: str, parameters: float | None = None) -> str:
@@ -86,7 +87,7 @@ def _memory(model: str, env: str, args: Args, device: str, parameters: float | N
     net = _meta(model, env, parameters is not None)
     size = int(parameters) if net is None else int(net.num_parameters())  # type: ignore[arg-type]
     if args.lora_rank and net is None:
-        raise SeedbenchError(f"The size of a LoRA adapter follows from {model}'s config.json: put that folder here.")
+        raise SeedbenchError(f"The size of an adapter follows from {model}'s config.json: name a folder that has it.")
     trained = adapter_parameters(net, args.lora_rank) if args.lora_rank else size
     config = None if net is None or sft else net.config.get_text_config()
     found = estimate(args, size, trained, bf16, config)
@@ -95,10 +96,11 @@ def _memory(model: str, env: str, args: Args, device: str, parameters: float | N
     told = (
         "" if sft or config is not None else "; KV cache and activations depend on its config.json, which is not here"
     )
+    all_of_it = "at least" if told else "in all"
     kind = "bfloat16" if bf16 else "float32"
     return [
         f"{model}: {size / 1e6:.2f} M parameters, in {kind}, and {trained / 1e6:.2f} M trained",
-        f"memory, estimated (seedbench/train/memory.py says how), in GiB: {words}{told}; in all "
+        f"memory, estimated (seedbench/train/memory.py says how), in GiB: {words}{told}; {all_of_it} "
         f"{(sum(found.values()) - away) / 2**30:.2f}" + (" on the GPU" if away else ""),
     ]
 
@@ -111,15 +113,18 @@ def _meta(model: str, env: str, known: bool) -> Any:
     if model == "fresh":
         return fresh_policy(shipped("tokenizer")).model
     folder = shipped(env) if model == "tiny" else _config_folder(model)
-    if folder is None and known:
-        return None
-    if folder is None:
+    if folder is None and model not in SHAPES:
+        if known:
+            return None
         raise SeedbenchError(
             f"{model} is no folder here and not in the local cache, so its size is not known: download it first "
             f"(`hf download {model}`), or give its size, as in --parameters 3.09e9."
         )
     with torch.device("meta"):
-        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+        if folder is None:
+            config = AutoConfig.for_model(**SHAPES[model])
+        else:
+            config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
 
 

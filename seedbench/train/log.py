@@ -54,7 +54,8 @@ class Log:
         if self.tracker is not None:
             numbers = {k: v for k, v in figures.items() if isinstance(v, int | float) and k != "update"}
             self.tracker.log(numbers, step=figures["update"])
-        words = f"success {figures['success']:.2f}  loss {figures['loss']:+.3f}  |g| {figures['grad_norm']:.2f}"
+        flat = "  no group had a spread" if figures.get("flat_groups") == 1 else ""
+        words = f"success {figures['success']:.2f}  loss {figures['loss']:+.3f}  |g| {figures['grad_norm']:.2f}{flat}"
         self.bar.update(self.task, completed=figures["update"], description=words)
 
 
