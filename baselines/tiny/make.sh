@@ -42,4 +42,13 @@ seedbench data generate alfworld "$out/rules-300" --level 0 --seed 1 --train 300
 stage1="train sft --env alfworld --data $out/rules-300 --demonstrations 300 --lessons --stumble 0.7 --updates 800 --lr 1e-3"
 seedbench $stage1 --model "$out/alfworld" --examples "$out/skills/sft.jsonl" --out "$out/stage1-half"
 seedbench $stage1 --model "$out/stage1-half" --examples "$out/skills-all/sft.jsonl" --seed 2 --out "$out/stage1/alfworld"
+# What reads the evidence that SSPO's teacher is told: what the experiments of baselines/results/sspo.md begin with.
+deep="train sft --env deepsearch --stumble 0.4 --lr 1.5e-3 --updates 1500"
+seedbench $deep --model "$out/deepsearch" --lessons --seed 2 --out "$out/deep3"
+seedbench $deep --model "$out/deep3" --evidence --seed 3 --out "$out/deep4"
+seedbench $deep --model "$out/deep4" --evidence --updates 1800 --lr 2e-3 --seed 4 --out "$out/deep5"
+seedbench data generate deepsearch "$out/ds0" --level 0 --train 880 --dev 80 --seen 200
+seedbench $deep --data "$out/ds0" --model "$out/deep5" --evidence --updates 2000 --lr 2e-3 --seed 6 --out "$out/stage1/deepsearch"
+# (The one that ships was made while the demonstrator of --evidence changed twice: at deep4 it did not go by the evidence,
+# at deep5 at every other step.)
 echo "compare the folders in $out with those in $here"
