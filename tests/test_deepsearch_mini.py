@@ -191,3 +191,12 @@ def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
     refused("level", level=9)
     refused("not for 'paper'", sizes={"paper": 3})
     refused("1 or more", sizes={"seen": 0})
+
+
+def test_level_0_asks_for_numbers_alone() -> None:
+    made = generate(0, 0, {"train": 8, "seen": 4})
+    assert all(gold.isdecimal() for some in made.questions.values() for q in some for gold in q.golds)
+    assert {split: len(some) for split, some in made.questions.items()} == {"train": 8, "seen": 4}
+    assert {q.kind for q in made.questions["train"]} == {"3-hop", "4-hop", "5-hop", "6-hop"}
+    with pytest.raises(SeedbenchError, match="3-hop questions for unseen"):
+        generate(0, 0, {"unseen": 4})

@@ -221,8 +221,8 @@ def test_dry_run_says_what_it_takes(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert "reference model" not in memory.estimate(Args(lora_rank=4, kl=0.1), P, 10, True)
     said = describe(Args(model=str(folder), lora_rank=4, out="x"), "grpo")
     assert f"{memory.adapter_parameters(model, 4) / 1e6:.2f} M trained" in said and "KV cache" in said
-    sizes = {"grpo-qwen2.5-3b-alfworld": 3085.94, "grpo-qwen2.5-7b-webshop": 7615.62, "grpo-qwen3-1.7b-searchqa": 1720.57,
-             "grpo-lora-alfworld": 3085.94}  # fmt: skip
+    sizes = {"grpo-qwen2.5-3b-alfworld": 3085.94, "grpo-qwen2.5-7b-webshop": 7615.62,
+             "grpo-qwen3-1.7b-searchqa": 1720.57, "grpo-lora-alfworld": 3085.94}  # fmt: skip
     for name, millions in sizes.items():  # as the models' cards state them: 3.09, 7.61 and 1.7 billion
         assert f"{millions} M parameters" in describe(Args.load(recipes.find(name)), "grpo")
     away = dataclasses.replace(Args.load(recipes.find("grpo-qwen2.5-3b-alfworld")), model="some/other-model")
