@@ -30,10 +30,14 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 # Floors, ceiling and the tiny policies on the embedded tasks, each run verified by replay and entered on a board of its
 # own.
 eval: $(VENV)/.base
-	@rm -rf runs/make-eval
-	@for agent in null random expert "tiny --max-new-tokens 64"; do \
-		$(PY) -m seedbench eval --agent $$agent --out runs/make-eval/$${agent%% *} --quiet $(EVAL) || exit; \
-		$(PY) -m seedbench submit runs/make-eval/$${agent%% *} --board runs/make-eval/board/leaderboard.json || exit; done
+	@rm -rf runs/make-eval/board
+	@for agent in null random expert "tiny --max-new-tokens 64"; do run=runs/make-eval/$${agent%% *}; \
+		if [ -f $$run/run.json ] && [ ! -f $$run/results.json ]; then \
+			$(PY) -m seedbench eval --resume $$run --quiet || exit; \
+		else \
+			rm -rf $$run; $(PY) -m seedbench eval --agent $$agent --out $$run --quiet $(EVAL) || exit; \
+		fi; \
+		$(PY) -m seedbench submit $$run --board runs/make-eval/board/leaderboard.json || exit; done
 	@$(PY) -m seedbench board --board runs/make-eval/board/leaderboard.json --html runs/make-eval/board.html
 
 test: $(VENV)/.dev

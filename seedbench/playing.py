@@ -3,6 +3,7 @@ journalled as it ends, with one progress bar over the shares of all processes.""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -25,6 +26,8 @@ from seedbench.record import Key
 from seedbench.rollout import Episode, play
 from seedbench.shard import BEAT, Team
 from seedbench.view import visible
+
+SILENCE = 30.0  # seconds without a word where no bars can be drawn
 
 
 @dataclass
@@ -58,13 +61,15 @@ class Tally:
 
 
 class Board:
-    """The progress bars: one a split, over the episodes of all processes; nothing on ranks other than 0."""
+    """The progress bars: one a split, over the episodes of all processes; nothing on ranks other than 0. Where they
+    cannot be drawn (a file, a pipe), a line at times."""
 
     def __init__(self, console: Console, exams: list[Exam], config: Config, done: Container[Key], hidden: bool):
         bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[won]}"))
         times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
         self.progress = Progress(*bar, *times, console=console, disable=hidden)
         self.bars: dict[str, tuple[TaskID, int]] = {}  # with the episodes of earlier sessions
+        self.spoken = math.inf if hidden or console.is_terminal else time.monotonic()
         for exam in exams:
             held = dict.fromkeys(exam.tasks, 0)
             for e in exam.episodes(config):
@@ -79,10 +84,15 @@ class Board:
     def show(self, tally: Tally) -> None:
         for name, n in tally.played.items():
             bar, held = self.bars[name]
+            won = f"{100 * tally.won[name] / n:.0f} % won{' since' if held else ''}"
             self.progress.start_task(bar)
-            self.progress.update(
-                bar, completed=held + n, won=f"{100 * tally.won[name] / n:.0f} % won{' since' if held else ''}"
-            )
+            self.progress.update(bar, completed=held + n, won=won)
+        if time.monotonic() - self.spoken > SILENCE:
+            self.spoken = time.monotonic()
+            for t in self.progress.tasks:
+                if t.completed and not t.finished:
+                    words = f"{t.description} {t.completed:.0f}/{t.total:.0f} {t.fields['won']}"
+                    self.progress.console.print(words, markup=False)
 
 
 def key_of(exam: Exam, e: Episode) -> Key:
