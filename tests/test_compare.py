@@ -144,7 +144,7 @@ def test_the_command(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     flips = compare(runs / "expert", runs / "random").flips
     assert page.count("<details data-item") == len(flips) >= 40
     run("compare", runs / "expert", tmp_path, code=2)
-    assert "holds no results.json" in capsys.readouterr().err
+    assert "is the folder of no run" in capsys.readouterr().err
     run("compare", runs / "expert", runs / "random", "--show", "-1", code=2)
     run("compare", runs / "expert", runs / "random", "--html", tmp_path / "no" / "c.html", code=2)
     first = (tmp_path / "c.html").read_bytes()
