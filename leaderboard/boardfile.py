@@ -24,12 +24,16 @@ def load(board: Path | None = None) -> list[Entered]:
 
 
 def find(ident: str, board: Path | None = None) -> Entry:
-    """One entry by its id, or the entry.json of the folder that `ident` names. Raises SeedbenchError without one."""
+    """One entry by its id, by its agent's name where that is one's alone, or the entry.json of the folder that
+    `ident` names. Raises SeedbenchError without one."""
     folder = Path(ident)
     if (folder / "entry.json").is_file():
         return Entry.loads((folder / "entry.json").read_bytes(), str(folder / "entry.json"))
     path, entries = _read(board)
     known = {entry.id: entry for entry in entries}
+    named = [entry for entry in entries if entry.agent.name == ident]
+    if ident not in known and len(named) == 1:
+        return named[0]
     if ident not in known:
         raise SeedbenchError(f"{path} holds no entry {ident}: it has {', '.join(known) or 'none'}.")
     return known[ident]

@@ -254,6 +254,9 @@ def test_another_exam_is_another_table(runs: Path, tmp_path: Path) -> None:
         sorted(r.name for r in t.rows) for t in found
     ) == [["longer"], ["one", "partial", "warmer"]]
     assert len({show.title(t, found) for t in found}) == 2
+    assert boardfile.find(longer["agent"]["name"], tmp_path / "b.json").id == longer["id"]
+    with pytest.raises(SeedbenchError, match="holds no entry nobody: it has"):
+        boardfile.find("nobody", tmp_path / "b.json")
     (table,) = [t for t in found if len(t.rows) == 3]
     assert "partial" in row(table, "partial").cells["seen"].why and "partial" in show.marks(row(table, "partial"))
 

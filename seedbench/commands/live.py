@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
-from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
+from tyro.conf import OmitSubcommandPrefixes, Positional, arg, subcommand
 
 from seedbench.commands.common import OptInt, OptPath, OptStr, index_or_url, lazy
 from seedbench.core import SeedbenchError
@@ -24,8 +24,8 @@ class Play:
     To be measured like any other agent, use `seedbench eval --agent human`.
     """
 
-    env: Positional[str]
-    """Which environment, alfworld for example."""
+    env: Annotated[str, Positional, arg(metavar="ENV")]
+    """alfworld, webshop, searchqa, deepsearch, or one of yours."""
     data: str = "mini"
     """mini (embedded) or the folder with the published files."""
     split: str = "seen"
